@@ -52,7 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--directory", type=Path, help="where to keep everything; needed to stop")
     parser.add_argument(
-        "--keep", action="store_true", help="leave it running; a demo in a terminal does that anyway"
+        "--keep",
+        action="store_true",
+        help="leave it running; a demo in a terminal does that anyway",
     )
     parser.add_argument("--no-browser", action="store_true", help="demo: only print the address")
     parser.add_argument("--nodes", type=int, default=0, help="create so many nodes")

@@ -137,7 +137,7 @@ def test_queues_are_listed(tenants: ControlPlane) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == ["NAME", "lost", "research", "robotics", "speech"]
-    assert " ".join(rows[-1][1:-1]) == "Open 1 research 24/25 96Gi/100Gi 0.96 cpu 0 1 0"
+    assert " ".join(rows[-1][1:-1]) == "Open 1 research 24/25 96Gi/100Gi 0.96 (cpu) 0 1 0"
     listed = json.loads(run(tenants.kubeconfig, "list", "-o", "json").stdout)
     stored = {each["metadata"]["name"]: each for each in tenants.api.list(daemons.QUEUES)}
     for each in stored.values():
@@ -220,7 +220,7 @@ def test_a_watch_tells_what_changes(tenants: ControlPlane, watch: Watch) -> None
     lines, objects = watch("list"), watch("get", "robotics", "-o", "json")
     lines.wait_for(lambda text: text.count("\n") == 5)
     objects.wait_for(lambda text: text.endswith("}\n"))
-    tell(tenants.api, "robotics", share=1.5)
+    tell(tenants.api, "robotics", deserved={"cpu": "8"}, share=1.5)
     lines.wait_for(lambda text: text.count("\n") == 6)
     objects.wait_for(lambda text: '"share": 1.5' in text)
     tenants.api.patch(f"{daemons.GROUPS}/too-much", {"status": {"phase": "Running"}})

@@ -1,7 +1,7 @@
 """Result tables of `simulate`: queues, placements, evictions and waiting jobs."""
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
 from rich import table
@@ -12,7 +12,8 @@ from vscheduler.explain.remedies import Explanation
 from vscheduler.mirror import queue_status
 from vscheduler.mirror.wording import phrases, refusal_sentences, sentences
 from vscheduler.model import resources
-from vscheduler.model.decisions import Exclusion, QueueFigures
+from vscheduler.model.decisions import Exclusion, LimitedBy, QueueFigures
+from vscheduler.model.queues import Tree
 from vscheduler.model.resources import ResourceSpace
 from vscheduler.simulator.run import Outcome
 
@@ -32,7 +33,7 @@ def show(outcome: Outcome, stream: TextIO, *, cycles: bool = False) -> None:
         _placements(outcome, cycles=cycles),
         _domains(outcome),
         _evictions(outcome, cycles=cycles),
-        queue_table(outcome.last.queues),
+        queue_table(outcome.last.queues, outcome.tree),
         _shares(outcome.last.queues),
         _left_out(outcome.last.excluded),
         _waiting(outcome),
@@ -56,29 +57,41 @@ def columns(*titles: str) -> table.Table:
     return made
 
 
-def queue_table(queues: Iterable[QueueFigures]) -> table.Table:
-    """Return a table with a row per queue."""
-    shown = columns("queue", "state", "weight", "allocated", "deserved", "request", "share")
+def queue_table(queues: Sequence[QueueFigures], tree: Tree) -> table.Table:
+    """Return a table with a row per queue; an inner queue has what the queues below it have."""
+    allocated = tree.sums({queue.name: queue.allocated for queue in queues})
+    requests = tree.sums({queue.name: queue.request for queue in queues})
+    own = {queue.name: _deserved(queue) for queue in queues}
+    deserved = tree.sums(own, unless_own=True)
+    weights = [] if any(map(_has_quota, queues)) else ["weight"]
+    shown = columns("queue", "state", *weights, "allocated", "deserved", "request", "share")
     for queue in queues:
-        entitlement = queue.entitlement
+        name, share = queue.name, ""
+        if queue.entitlement is not None:
+            value = queue.entitlement.share
+            if deserved[name] != own[name]:
+                value = resources.dominant_share(allocated[name], deserved[name])
+            share = phrases.share(value, allocated[name], deserved[name])
         shown.add_row(
-            queue.name,
+            name,
             str(queue.state),
-            str(queue.weight),
-            amounts(queue.allocated),
-            amounts(entitlement.deserved) if entitlement else "",
-            amounts(queue.request),
-            share(queue),
+            *(str(queue.weight) for _ in weights),
+            amounts(allocated[name]),
+            amounts(deserved[name]),
+            amounts(requests[name]),
+            share,
         )
     return shown
 
 
-def share(queue: QueueFigures) -> str:
-    """Return the queue's share with the resource that makes it: `0.96 cpu`."""
-    entitlement = queue.entitlement
-    if entitlement is None:
-        return ""
-    return phrases.share(entitlement.share, queue.allocated, entitlement.deserved)
+def _deserved(queue: QueueFigures) -> Mapping[str, float]:
+    return {} if queue.entitlement is None else queue.entitlement.deserved
+
+
+def _has_quota(queue: QueueFigures) -> bool:
+    """Whether a queue owns what it deserves, so that weights mean nothing."""
+    bases = {} if queue.entitlement is None else queue.entitlement.bases
+    return any(basis.bound is LimitedBy.QUOTA for basis in bases.values())
 
 
 def amounts(named: Mapping[str, float]) -> str:

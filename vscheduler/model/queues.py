@@ -235,6 +235,26 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the queue has no children. Only leaf queues may have jobs."""
         return name not in self.children
 
+    def sums(
+        self, amounts: Mapping[str, Mapping[str, float]], *, unless_own: bool = False
+    ) -> dict[str, Mapping[str, float]]:
+        """Return by queue what it and all queues below it have of each resource.
+
+        With `unless_own`, nothing is added to an inner queue that has an amount of its own, and
+        root has the sum of its children in any case.
+        """
+        found: dict[str, Mapping[str, float]] = dict(amounts)
+        for name in sorted(self.children, key=lambda name: -len(self.paths[name])):
+            own = amounts.get(name, {})
+            if unless_own and name != ROOT and any(own.values()):
+                continue
+            total = {} if unless_own else dict(own)
+            for child in self.children[name]:
+                for resource, amount in found.get(child, {}).items():
+                    total[resource] = total.get(resource, 0) + amount
+            found[name] = total
+        return found
+
     def leaves(self, name: str) -> Iterator[str]:
         """Yield the leaf queues without a problem below a queue, nearest first, then by name."""
         level = [name]

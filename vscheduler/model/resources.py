@@ -164,3 +164,9 @@ def by_column(rows: Vector) -> Vector:
     Loops over all nodes, resource by resource, take half the time on such a copy.
     """
     return np.array(rows, order="F")
+
+
+def dominant_share(allocated: Mapping[str, float], deserved: Mapping[str, float]) -> float:
+    """Return the largest allocated ÷ deserved; 0 if nothing is deserved."""
+    parts = (allocated.get(name, 0) / amount for name, amount in deserved.items() if amount)
+    return max(parts, default=0.0)

@@ -30,7 +30,7 @@ from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import bounds, pods, translation
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences, sentences
-from vscheduler.model import jobs, pod_texts
+from vscheduler.model import jobs, pod_texts, queues
 from vscheduler.model.claim_decisions import ClaimBinding
 from vscheduler.model.decisions import (
     Bind,
@@ -43,7 +43,7 @@ from vscheduler.model.decisions import (
 )
 from vscheduler.model.jobs import ROLE, GroupState, JobId
 from vscheduler.model.pod_texts import PodReads
-from vscheduler.model.queues import DEFAULT
+from vscheduler.model.queues import DEFAULT, Tree
 from vscheduler.model.snapshot import FRESH, without_memos
 from vscheduler.simulator import admission, manifests, network, simulated_claims
 from vscheduler.simulator.manifests import Collection, Manifest, Named, Problem
@@ -182,6 +182,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that were left out, with reasons."""
     notes: tuple[str, ...]
     """Further notes on the input for users."""
+    tree: Tree
+    """The tree of the queues."""
     repetition: CycleDetector | None = None
     """The repetition at the end of the run, if any; only with `evicted_return`."""
 
@@ -251,10 +253,12 @@ def simulate(
         states = written
         if options.evicted_return:
             looks.append(look(simulated.pods(), result))
+    snapshot = mirror.snapshot(given.now, FRESH)
     return Outcome(
         results=tuple(results),
         states=states,
-        domains=network.domains(mirror.snapshot(given.now, FRESH), policy),
+        domains=network.domains(snapshot, policy),
+        tree=queues.tree(snapshot.queues, {}),
         problems=problems,
         notes=notes,
         repetition=find(looks),

@@ -48,7 +48,7 @@ def test_a_table_shows_placements_queues_and_reasons(scene: Path) -> None:
     rows = [line.split() for line in done.stdout.splitlines()]
     assert (done.exit_code, done.stderr) == (0, "")
     assert ["default/small-0", "n1"] in rows
-    assert ["gold", "Open", "1", "2", "cpu", "2", "cpu", "5", "cpu", "1.00", "cpu"] in rows
+    assert ["gold", "Open", "1", "2", "cpu", "2", "cpu", "5", "cpu", "1.00", "(cpu)"] in rows
     assert ["default/big", "gold", "Pending", *WHY.split()] in rows
 
 

@@ -62,3 +62,14 @@ def test_a_queue_has_one_problem() -> None:
     """Its place in the tree comes before the jobs in it."""
     made = tree(occupied={"lost": "ns/j"}, lost="nowhere", leaf="lost")
     assert {problem.code for problem in made.problems.values()} == {ProblemCode.PARENT_MISSING}
+
+
+def test_sums_go_up_the_tree() -> None:
+    """An inner queue has what is below it, and its own quota is no sum; root's always is one."""
+    grown = tree(a="org", org="")
+    has = {"a": {"cpu": 2.0}, "org": {"cpu": 1.0}, "root": {"cpu": 9.0}}
+    assert grown.sums(has) == {"a": {"cpu": 2.0}, "org": {"cpu": 3.0}, "root": {"cpu": 12.0}}
+    quotas = {"a": {"cpu": 2.0}, "org": {"cpu": 1.0}, "root": {"cpu": 9.0}}
+    assert grown.sums(quotas, unless_own=True)["org"] == {"cpu": 1.0}
+    assert grown.sums(quotas, unless_own=True)["root"] == {"cpu": 1.0}
+    assert grown.sums({"a": {"cpu": 2.0}}, unless_own=True)["root"] == {"cpu": 2.0}

@@ -36,7 +36,7 @@ def test_queues_say_what_they_have_deserve_want_and_have_borrowed() -> None:
         "wants": "44",
         "borrowed": "24",
     }
-    assert (by_name["vision"]["share"], by_name["vision"]["overShare"]) == ("2.20 cpu", True)
+    assert (by_name["vision"]["share"], by_name["vision"]["overShare"]) == ("2.20 (cpu)", True)
     assert by_name["robotics"]["jobs"] == {"waiting": 2, "running": 1}
     assert (by_name["vision"]["ratio"], by_name["robotics"]["ratio"]) == (2.2, 0.429)
     assert "weight" in by_name["robotics"]["sentence"]

@@ -213,19 +213,25 @@ def _show(given: Flags, presentation: Presentation, names: Sequence[str] = ()) -
 def look(source: Source, kinds: Sequence[Kind], names: Sequence[str]) -> tuple[View, list[str]]:
     """Return the cluster as of now, and a sentence for each missing queue.
 
-    With `names`, only these queues are requested. PodGroups are requested only if needed for
-    waiting jobs or counts. Raises cluster_client.ClusterError.
+    All queues are requested, because what is below a queue counts as what it has; if the user may
+    not list them, those with `names`. PodGroups are requested only if needed for waiting jobs or
+    counts. Raises cluster_client.ClusterError.
     """
-    view = View()
-    missing = []
-    if names:
+    view, known = View(), list[str]()
+    try:
+        view.take([(Kind.QUEUE, source.list(Kind.QUEUE))])
+        known = list(view.queues)
+    except Forbidden:
+        if not names:
+            raise
         found = {name: source.queue(name) for name in names}
         view.queues = {name: each for name, each in found.items() if each is not None}
-        absent = [name for name in names if name not in view.queues]
-        missing = _missing(source, absent) if absent else []
-    else:
-        view.take([(Kind.QUEUE, source.list(Kind.QUEUE))])
-    if view.queues if names else any(figure.counts is None for figure in view.figures()):
+    missing = [_not_there(name, known) for name in names if name not in view.queues]
+    if (
+        set(names) & view.queues.keys()
+        if names
+        else any(figure.counts is None for figure in view.figures())
+    ):
         for kind in GROUPS:
             if kind in kinds:
                 view.take([(kind, _listed(source, kind))])
@@ -238,15 +244,6 @@ def _listed(source: Source, kind: Kind) -> Find:
         return source.list(kind)
     except ClusterError as error:
         return Failure(error=error, final=True)
-
-
-def _missing(source: Source, absent: Sequence[str]) -> list[str]:
-    """Return a sentence for each missing queue; suggestions need permission to list queues."""
-    try:
-        known = [each["metadata"]["name"] for each in source.list(Kind.QUEUE).items]
-    except Forbidden:
-        known = []
-    return [_not_there(name, known) for name in absent]
 
 
 def _not_there(name: str, known: Sequence[str]) -> str:

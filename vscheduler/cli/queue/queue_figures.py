@@ -4,21 +4,23 @@ Objects are taken as they are: unwritten fields are absent, unreadable values ar
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from vscheduler.cli import screen
 from vscheduler.mirror import queue_status, statuses
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.quantities import QuantityError
 from vscheduler.mirror.wording import phrases
-from vscheduler.model import jobs, resources
+from vscheduler.model import jobs, queues, resources
+from vscheduler.model.decisions import LimitedBy
 from vscheduler.model.jobs import Phase
-from vscheduler.model.queues import DEFAULT, QueueState
+from vscheduler.model.queues import DEFAULT, Queue, QueueState, Tree
 from vscheduler.model.resources import ResourceSpace
 
 FAIR_SHARE = queue_status.condition_type("")
@@ -27,6 +29,8 @@ FAIR_SHARE = queue_status.condition_type("")
 UNSCHEDULABLE = "Unschedulable"
 WRITTEN_COUNTS = ("pending", "inqueue", "running", "unknown", "completed")
 ABSENT = "-"
+BY_WEIGHT = {str(LimitedBy.WEIGHT), str(LimitedBy.REQUEST), str(LimitedBy.CAPABILITY)}
+"""Reasons of conditions that only schedulers give which divide by weight."""
 
 Object = Mapping[str, Any]
 Quantities = Mapping[str, str]
@@ -69,6 +73,8 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
     scheduler: str
     text: str
+    reason: str = ""
+    """The condition's reason: a decisions.LimitedBy, or a word of queue_status."""
     written: float = 0.0
     """When the scheduler last changed the status; 0 if unknown."""
 
@@ -147,7 +153,10 @@ def _sentence(condition: Object, metadata: Object) -> Sentence:
         if (each.get("manager"), each.get("subresource")) == written
     ]
     return Sentence(
-        scheduler=scheduler, text=condition.get("message", ""), written=max(times, default=0.0)
+        scheduler=scheduler,
+        text=condition.get("message", ""),
+        reason=str(condition.get("reason", "")),
+        written=max(times, default=0.0),
     )
 
 
@@ -170,8 +179,62 @@ def _parts(status: Object) -> tuple[Part, ...]:
     return tuple(found) if len(found) > 1 else ()
 
 
+def tree(shown: Iterable[Figures]) -> Tree:
+    """Return the tree that these queues form."""
+    known = {
+        each.name: Queue(name=each.name, uid=each.name, created=each.created, parent=each.parent)
+        for each in shown
+    }
+    return queues.tree(known, {})
+
+
+def with_subtrees(shown: Sequence[Figures]) -> list[Figures]:
+    """Return the queues, each with what it and the queues below it have, deserve and request.
+
+    A scheduler writes what the pods of a queue itself have, and an inner queue has none of its own.
+    What an inner queue deserves is the sum of its children's unless its scheduler says something.
+    """
+    grown = tree(shown)
+    allocated = grown.sums({each.name: _parsed(each.allocated) for each in shown})
+    requests = grown.sums({each.name: _parsed(each.request) for each in shown})
+    deserved = grown.sums({each.name: _parsed(each.deserved) for each in shown}, unless_own=True)
+    return [
+        _with_subtree(each, allocated[each.name], requests[each.name], deserved[each.name])
+        if each.name in grown.children
+        else each
+        for each in shown
+    ]
+
+
+def _with_subtree(
+    figures: Figures,
+    allocated: Mapping[str, float],
+    request: Mapping[str, float],
+    deserved: Mapping[str, float],
+) -> Figures:
+    changed = replace(
+        figures,
+        allocated=quantities.format_readable(allocated, whole_bytes=True),
+        request=quantities.format_readable(request, whole_bytes=True),
+    )
+    if _parsed(figures.deserved) == deserved:
+        return changed
+    share = None
+    if figures.share is not None:
+        share = resources.dominant_share(allocated, deserved)
+    return replace(
+        changed, deserved=quantities.format_readable(deserved, whole_bytes=True), share=share
+    )
+
+
+def divided_by_weight(shown: Iterable[Figures]) -> bool:
+    """Whether weights mean something: not to plugin capacity, which gives all queues quotas."""
+    reasons = {sentence.reason for each in shown for sentence in each.sentences}
+    return str(LimitedBy.QUOTA) not in reasons or bool(reasons & BY_WEIGHT)
+
+
 def share(figures: Figures | Part) -> str:
-    """Return the share with the resource that makes it, such as `0.96 cpu`."""
+    """Return the share with the resource that makes it, such as `0.96 (cpu)`."""
     if figures.share is None:
         return ABSENT
     return phrases.share(figures.share, _parsed(figures.allocated), _parsed(figures.deserved))
@@ -261,9 +324,9 @@ def without_bookkeeping(queue: Object) -> dict[str, Any]:
     return {**queue, "metadata": metadata}
 
 
-def named(shown: Iterable[Figures]) -> list[str]:
+def named(shown: Iterable[Figures], *, limits: bool = False) -> list[str]:
     """Return the resources in any figure of these queues: cpu and memory always and first, pods
-    never.
+    never. `limits`: those of which they may have only so much, too.
     """
     found = {
         name
@@ -272,6 +335,8 @@ def named(shown: Iterable[Figures]) -> list[str]:
         for name, text in amounts.items()
         if text not in {"0", 0}
     }
+    if limits:
+        found.update(name for each in shown for name in each.capability)
     return _ordered(found | {resources.CPU, resources.MEMORY})
 
 

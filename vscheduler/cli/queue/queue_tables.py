@@ -14,7 +14,7 @@ from vscheduler.cli.queue import queue_figures
 from vscheduler.cli.queue.queue_figures import Counts, Figures, Group, Part
 from vscheduler.mirror.wording import sentences
 from vscheduler.model import queues
-from vscheduler.model.queues import Queue, QueueProblem
+from vscheduler.model.queues import QueueProblem
 
 GAP = "  "
 ABSENT = queue_figures.ABSENT
@@ -104,10 +104,12 @@ def listed(shown: Sequence[Figures], style: Style) -> list[str]:
 def list_rows(shown: Sequence[Figures], style: Style) -> list[Row]:
     """Return a row per queue; `24/25` is allocated/deserved."""
     names = queue_figures.named(shown)
-    parents = any(each.parent for each in shown)
+    optional = Optional(
+        parents=any(each.parent for each in shown), weights=queue_figures.divided_by_weight(shown)
+    )
     rows: list[Row] = []
     for each in shown:
-        rows.append(_row(each, names, style, parents=parents))
+        rows.append(_row(each, names, style, optional))
         for part in each.schedulers:
             own = {"NAME": f"{each.name} ({part.scheduler})", "SHARE": queue_figures.share(part)}
             own |= {name.upper(): _part_pair(name, part) for name in names}
@@ -115,13 +117,21 @@ def list_rows(shown: Sequence[Figures], style: Style) -> list[Row]:
     return rows
 
 
-def _row(figures: Figures, names: Sequence[str], style: Style, *, parents: bool) -> Row:
+class Optional(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns that say something only in some clusters."""
+
+    parents: bool
+    weights: bool
+    """False where queues have quotas, as with plugin capacity."""
+
+
+def _row(figures: Figures, names: Sequence[str], style: Style, optional: Optional) -> Row:
     counts = figures.counts
     return {
         "NAME": figures.name,
         "STATE": figures.state,
-        "WEIGHT": str(figures.weight),
-        **({"PARENT": _parent(figures)} if parents else {}),
+        **({"WEIGHT": str(figures.weight)} if optional.weights else {}),
+        **({"PARENT": _parent(figures)} if optional.parents else {}),
         **{name.upper(): pair(name, figures) for name in names},
         "SHARE": share(figures),
         "PEND": str(counts.pending) if counts else ABSENT,
@@ -145,10 +155,13 @@ def _more(figures: Figures | None) -> Row:
 def _stacked(shown: Sequence[Figures], style: Style) -> list[Row]:
     """Return the rows for a narrow terminal."""
     names = queue_figures.named(shown)
+    weights = queue_figures.divided_by_weight(shown)
     rows: list[Row] = []
     for queue in shown:
         counts = queue.counts
-        about = [queue.state, f"weight {queue.weight}", _age(queue.created, style.now)]
+        about = [queue.state, _age(queue.created, style.now)]
+        if weights:
+            about.insert(1, f"weight {queue.weight}")
         if queue.parent:
             about.insert(1, f"in {queue.parent}")
         rows.append(
@@ -168,7 +181,7 @@ def block(figures: Figures, groups: Sequence[Group] | None, style: Style) -> lis
     about = {
         "Name": figures.name,
         "State": figures.state,
-        "Weight": str(figures.weight),
+        **({"Weight": str(figures.weight)} if queue_figures.divided_by_weight([figures]) else {}),
         "Priority": str(figures.priority),
         "Parent": _parent(figures),
         "Share": share(figures),
@@ -199,7 +212,7 @@ def block(figures: Figures, groups: Sequence[Group] | None, style: Style) -> lis
 
 
 def _figure_rows(figures: Figures) -> list[Row]:
-    names = queue_figures.named([figures])
+    names = queue_figures.named([figures], limits=True)
     held = {
         "Allocated": figures.allocated,
         "Deserved": {} if figures.schedulers else figures.deserved,
@@ -242,11 +255,7 @@ def grow(
     """Return the queues in tree order, each with its branch prefix, and the queues without a place
     in the tree, by name.
     """
-    known = {
-        each.name: Queue(name=each.name, uid=each.name, created=each.created, parent=each.parent)
-        for each in shown
-    }
-    found = queues.tree(known, {})
+    found = queue_figures.tree(shown)
     grown: list[tuple[str, str]] = []
     due = [(queues.ROOT, "", "")]
     while due:
@@ -291,7 +300,9 @@ def _pairs(figures: Figures, names: Sequence[str]) -> list[str]:
 
 
 def share(figures: Figures) -> str:
-    """Return the queue's share with its resource: `0.96 cpu`; `-` if each scheduler has its own."""
+    """Return the queue's share with its resource, as `0.96 (cpu)`; `-` if each scheduler has its
+    own.
+    """
     return ABSENT if figures.schedulers else queue_figures.share(figures)
 
 

@@ -34,6 +34,7 @@ from vscheduler.cli.queue.cluster_client import (
 )
 from vscheduler.cli.queue.queue_figures import Figures, Group
 from vscheduler.cli.queue.queue_tables import Columns, Row, Style
+from vscheduler.mirror.wording import phrases
 from vscheduler.model import jobs
 from vscheduler.model.queues import QueueState
 
@@ -83,10 +84,12 @@ class View(msgspec.Struct, kw_only=True):
     """Why updates of a kind are interrupted."""
 
     def figures(self) -> list[Figures]:
-        """Return all queues by name."""
+        """Return all queues by name, each with what it and the queues below it have."""
         every = self._every_group
         counted = None if every is None else queue_figures.count_groups(every)
-        return [queue_figures.figures(self.queues[name], counted) for name in sorted(self.queues)]
+        return queue_figures.with_subtrees(
+            [queue_figures.figures(self.queues[name], counted) for name in sorted(self.queues)]
+        )
 
     def waiting(self, name: str) -> list[Group] | None:
         """Return the waiting PodGroups of a queue; None where PodGroups can't be read."""
@@ -249,13 +252,15 @@ def paint(title: str, cell: str) -> str:
         return click.style(cell, bold=True)
     if title == "STATE" and cell not in {"", QueueState.OPEN}:
         return click.style(cell, fg="yellow")
-    if (
-        title == "SHARE"
-        and cell not in {"", queue_tables.ABSENT}
-        and float(cell.partition(" ")[0]) > 1
-    ):
+    if title == "SHARE" and _is_above(cell):
         return click.style(cell, fg="cyan")
     return cell
+
+
+def _is_above(share: str) -> bool:
+    """Whether a share, as printed, is above 1."""
+    number = share.partition(" ")[0]
+    return number == phrases.BORROWED or (number[:1].isdigit() and float(number) > 1)
 
 
 @contextmanager

@@ -17,6 +17,8 @@ SHORT_MAX = 72
 
 KIBI = 1024
 BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+NO_SHARE = "-"
+BORROWED = "borrowed"
 SHARE_NEAR = 0.05
 """By which part of a share allocated ÷ deserved, of rounded figures, may differ from the share."""
 
@@ -54,11 +56,15 @@ def figure(resource: str, value: float) -> str:
 
 
 def share(value: float, allocated: Mapping[str, float], deserved: Mapping[str, float]) -> str:
-    """Return a share with the resource that makes it: `0.96 cpu`.
+    """Return a share with the resource that makes it: `0.96 (cpu)`.
 
     The resource is the one with the largest allocated ÷ deserved. Without a resource near the
-    share, as for figures of different times, the number stands alone.
+    share, as for figures of different times, the number stands alone. A queue that deserves nothing
+    has no share: it has borrowed all that it has, or has nothing (`-`). Plugins give it a share
+    nevertheless, by which they order queues.
     """
+    if not _any(deserved):
+        return BORROWED if _any(allocated) else NO_SHARE
     ratios = {
         name: allocated[name] / deserved[name]
         for name in ResourceSpace.of(deserved).names
@@ -66,7 +72,12 @@ def share(value: float, allocated: Mapping[str, float], deserved: Mapping[str, f
     }
     top = max(ratios, key=lambda name: ratios[name], default="")
     text = f"{value:.2f}"
-    return f"{text} {top}" if top and abs(ratios[top] - value) <= SHARE_NEAR * value else text
+    return f"{text} ({top})" if top and abs(ratios[top] - value) <= SHARE_NEAR * value else text
+
+
+def _any(amounts: Mapping[str, float]) -> bool:
+    """Whether there is anything but places for pods."""
+    return any(amount for name, amount in amounts.items() if name != resources.PODS)
 
 
 def request(amounts: Mapping[str, float]) -> str:

@@ -86,7 +86,7 @@ def test_counts_of_a_controller_need_no_podgroups(run: Run, source: Fake) -> Non
     assert run("list").stdout.splitlines()[1].split()[-4:-1] == ["0", "0", "3"]
     assert source.asked == [Kind.QUEUE]
     assert "\nPodGroups:  0 pending, 0 inqueue, 3 running\n" in run("get", "gold").stdout
-    assert source.asked == [Kind.QUEUE, Kind.POD_GROUP, Kind.NATIVE_POD_GROUP]
+    assert source.asked == [Kind.QUEUE, Kind.QUEUE, Kind.POD_GROUP, Kind.NATIVE_POD_GROUP]
 
 
 def test_list_of_nothing(run: Run, source: Fake) -> None:
@@ -112,7 +112,7 @@ def test_tree(run: Run) -> None:
     """In the tree's order, as text and as objects."""
     assert run("tree").stdout.splitlines()[1:3] == [
         "root        -      -           -",
-        "├─ metals   -      -           -",
+        "├─ metals   24/25  96Gi/100Gi  -",
     ]
     items = json.loads(run("tree", "-o", "json").stdout)["items"]
     assert [each["metadata"]["name"] for each in items] == ["metals", "gold", "silver"]

@@ -46,7 +46,7 @@ def test_a_queue_with_everything() -> None:
         guarantee={"cpu": 4},  # type: ignore[dict-item]  # the same
         quota={"cpu": 8},  # type: ignore[dict-item]  # the same
         share=0.96,
-        sentences=(Sentence(scheduler="vscheduler", text=queue_objects.WHY),),
+        sentences=(Sentence(scheduler="vscheduler", text=queue_objects.WHY, reason="Weight"),),
         counts=Counts(pending=1, inqueue=1, running=1),
     )
 

@@ -52,9 +52,9 @@ SILVER = of("silver", status={"state": "Closing", "allocated": {"nvidia.com/gpu"
 def test_queues_as_lines() -> None:
     """A column per resource that anyone has; no parent, no column for parents."""
     assert text(queue_tables.listed([GOLD, SILVER], FILE)) == shown("""
-        NAME    STATE    WEIGHT  CPU    MEMORY      NVIDIA.COM/GPU  SHARE     PEND  INQ  RUN  AGE
-        gold    Open     1       24/25  96Gi/100Gi  0/0             0.96 cpu  0     0    0    5m
-        silver  Closing  2       0/-    0/-         8/-             -         0     0    0    5m
+        NAME    STATE    WEIGHT  CPU    MEMORY      NVIDIA.COM/GPU  SHARE       PEND  INQ  RUN  AGE
+        gold    Open     1       24/25  96Gi/100Gi  0/0             0.96 (cpu)  0     0    0    5m
+        silver  Closing  2       0/-    0/-         8/-             -           0     0    0    5m
     """)
 
 
@@ -88,14 +88,14 @@ def test_a_narrow_terminal_gets_figures_below_each_other() -> None:
     narrow = of("robotics-and-vision", status=queue_objects.FIGURES, parent="research")
     lines = queue_tables.listed([narrow, SILVER], terminal(80))
     assert text(lines) == shown("""
-        NAME                 ALLOCATED/DESERVED  SHARE     PODGROUPS  ABOUT
-        robotics-and-vision  24/25 cpu           0.96 cpu  0 pending  Open
-                             96Gi/100Gi memory             0 inqueue  in research
-                             0/0 nvidia.com/gpu            0 running  weight 1
-                                                                      5m
-        silver               0/- cpu             -         0 pending  Closing
-                             0/- memory                    0 inqueue  weight 2
-                             8/- nvidia.com/gpu            0 running  5m
+        NAME                 ALLOCATED/DESERVED  SHARE       PODGROUPS  ABOUT
+        robotics-and-vision  24/25 cpu           0.96 (cpu)  0 pending  Open
+                             96Gi/100Gi memory               0 inqueue  in research
+                             0/0 nvidia.com/gpu              0 running  weight 1
+                                                                        5m
+        silver               0/- cpu             -           0 pending  Closing
+                             0/- memory                      0 inqueue  weight 2
+                             8/- nvidia.com/gpu              0 running  5m
     """)
 
 
@@ -114,7 +114,7 @@ def test_all_about_a_queue() -> None:
         Weight:     1
         Priority:   5
         Parent:     root
-        Share:      0.96 cpu
+        Share:      0.96 (cpu)
         PodGroups:  0 pending, 0 inqueue, 0 running
         Age:        5m
 
@@ -165,7 +165,7 @@ def test_the_tree() -> None:
         NAME          CPU    MEMORY      SHARE
         root          -      -           -
         ├─ research   -      -           -
-        │  ├─ speech  24/25  96Gi/100Gi  0.96 cpu
+        │  ├─ speech  24/25  96Gi/100Gi  0.96 (cpu)
         │  │  └─ asr  -      -           -
         │  └─ vision  -      -           -
         └─ robotics   -      -           -
@@ -184,7 +184,7 @@ def test_queues_without_a_place_come_last() -> None:
     ]
     assert text(queue_tables.tree(queues, FILE)) == shown("""
         NAME     CPU    MEMORY      SHARE
-        root     24/25  96Gi/100Gi  0.96 cpu
+        root     24/25  96Gi/100Gi  0.96 (cpu)
         └─ fine  -      -           -
 
         Without a place in the tree:
@@ -196,6 +196,38 @@ def test_queues_without_a_place_come_last() -> None:
         queue a is its own ancestor (a -> b -> a); correct spec.parent of one of them
         parent nowhere of queue lost doesn't exist; create it, or correct spec.parent
     """)
+
+
+def test_inner_queues_have_what_is_below_them() -> None:
+    """A scheduler writes what a queue's own pods have, and what a leaf deserves under proportion;
+    with quotas, also the inner queue's share.
+    """
+    leaf = {"allocated": {"cpu": "8"}, "deserved": {"cpu": "4"}, "share": 2.0}
+    own = {"allocated": {"cpu": "0", "memory": "0"}}
+    queues = [
+        of("root", status={**own, "deserved": {}, "share": 0.0}),
+        of("a", parent="org", status=leaf),
+        of("b", parent="org", status={"allocated": {"cpu": "1", "memory": "1Gi"}, "share": 1.0}),
+        of("org", status={**own, "deserved": {"cpu": "6"}, "share": 1.5}),
+    ]
+    shown_queues = queue_figures.with_subtrees(queues)
+    assert text(queue_tables.tree(shown_queues, FILE)) == shown("""
+        NAME     CPU  MEMORY  SHARE
+        root     9/6  1Gi/0   1.50 (cpu)
+        └─ org   9/6  1Gi/0   1.50 (cpu)
+           ├─ a  8/4  0/0     2.00 (cpu)
+           └─ b  1/-  1Gi/-   borrowed
+    """)
+
+
+def test_weights_are_left_out_where_queues_have_quotas() -> None:
+    """As with plugin capacity, which pays no attention to them."""
+    condition = {"type": "x/FairShare", "status": "True", "reason": "Quota", "message": "1 of 2"}
+    owner = of("owner", status={"deserved": {"cpu": "1"}, "conditions": [condition]})
+    assert "WEIGHT" not in queue_tables.listed([owner, of("idle")], FILE)[0]
+    assert "weight" not in text(queue_tables.listed([owner], terminal(40)))
+    assert "Weight" not in text(queue_tables.block(owner, [], FILE))
+    assert "WEIGHT" in queue_tables.listed([owner, GOLD], FILE)[0]
 
 
 def test_a_tree_can_be_deep() -> None:
@@ -235,23 +267,25 @@ def test_two_schedulers_of_a_queue_are_told_apart() -> None:
     lab = of("lab", status={**figures, "schedulers": parts})
     lines = queue_tables.listed([lab], FILE)
     assert text(lines) == shown("""
-        NAME          STATE  WEIGHT  CPU      MEMORY  SHARE     PEND  INQ  RUN  AGE
-        lab           Open   1       16.7/-   0/-     -         0     0    0    5m
-        lab (batch)                  16.6/20  0/0     0.83 cpu
-        lab (online)                 0.1/0.2  0/0     0.50 cpu
+        NAME          STATE  WEIGHT  CPU      MEMORY  SHARE       PEND  INQ  RUN  AGE
+        lab           Open   1       16.7/-   0/-     -           0     0    0    5m
+        lab (batch)                  16.6/20  0/0     0.83 (cpu)
+        lab (online)                 0.1/0.2  0/0     0.50 (cpu)
     """)
     block = text(queue_tables.block(lab, [], FILE))
-    assert "batch has, of what it gives: 16.6/20 cpu, 0/0 memory; share 0.83 cpu" in block
+    assert "batch has, of what it gives: 16.6/20 cpu, 0/0 memory; share 0.83 (cpu)" in block
 
 
 @pytest.mark.parametrize(
     ("allocated", "deserved", "share", "shown_as"),
     [
-        ({"cpu": "3", "pods": "6"}, {"cpu": "8", "pods": "10"}, 0.6, "0.60 pods"),
-        ({"cpu": "3", "pods": "3"}, {"cpu": "6", "pods": "6"}, 0.5, "0.50 cpu"),
+        ({"cpu": "3", "pods": "6"}, {"cpu": "8", "pods": "10"}, 0.6, "0.60 (pods)"),
+        ({"cpu": "3", "pods": "3"}, {"cpu": "6", "pods": "6"}, 0.5, "0.50 (cpu)"),
         ({"cpu": "3"}, {"cpu": "6"}, 2.0, "2.00"),
         ({}, {"cpu": "6"}, 0.0, "0.00"),
         ({"cpu": "x"}, {"cpu": "6"}, 1.0, "1.00"),
+        ({"cpu": "2"}, {"cpu": "0", "pods": "4"}, 1.0, "borrowed"),
+        ({"cpu": "0"}, {"pods": "4"}, 1.0, "-"),
     ],
 )
 def test_a_share_names_its_resource(

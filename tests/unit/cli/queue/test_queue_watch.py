@@ -202,7 +202,10 @@ FILE = Style(now=0.0)
 def view(*names: str, trouble: str = "", **status: object) -> View:
     """These queues, all with this status."""
     return View(
-        queues={name: queue_objects.a_queue(name, status=dict(status)) for name in names},
+        queues={
+            name: queue_objects.a_queue(name, status={"deserved": {"cpu": "8"}, **status})
+            for name in names
+        },
         troubles={cluster_client.Kind.QUEUE: trouble} if trouble else {},
     )
 
@@ -299,6 +302,8 @@ def test_a_terminal_shows_the_latest_and_its_trouble(monkeypatch: pytest.MonkeyP
         ("SHARE", "1.01", "cyan"),
         ("SHARE", "10.50", "cyan"),
         ("SHARE", "-", None),
+        ("SHARE", "0.96 (cpu)", None),
+        ("SHARE", "borrowed", "cyan"),
         ("NAME", "Closed", None),
     ],
 )
