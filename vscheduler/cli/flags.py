@@ -137,7 +137,7 @@ def scheduler_names(about: str) -> Callable[[Decorated], Decorated]:
         "--scheduler-name",
         multiple=True,
         default=("vscheduler",),
-        show_default="vscheduler",
+        show_default=True,
         help=about,
     )
 

@@ -57,6 +57,9 @@ IGNORED_VALUES = (
 work.
 """
 
+SERVED_IF = {"listen-address": "enable-metrics", "healthz-address": "enable-healthz"}
+"""By flag with an address, the flag without which nothing is served there (as in Volcano)."""
+
 PAGE_HEADING = "Page"
 HISTORY_HEADING = "History of jobs"
 ELECTION_HEADING = "Leader election"
@@ -76,15 +79,15 @@ ELECTION_OPTIONS = (
     _option(
         election_settings.RESOURCE_NAME,
         "Name of the Lease, for an instance with a single scheduler name; with several, each "
-        "Lease has the name of its scheduler.",
+        "Lease has the name of its scheduler [default: the scheduler's name].",
         default=ELECTION.leader_elect_resource_name,
-        show_default="the scheduler's name",
+        show_default=False,
     ),
     _option(
         election_settings.NAMESPACE,
-        "Namespace of the Leases.",
+        f"Namespace of the Leases [default: {election_settings.DEFAULT_NAMESPACE}].",
         default=ELECTION.leader_elect_resource_namespace,
-        show_default=election_settings.DEFAULT_NAMESPACE,
+        show_default=False,
     ),
     _option(
         election_settings.DURATION,
@@ -147,6 +150,17 @@ def child_flags(context: click.Context) -> tuple[str, ...]:
             flag, value = max(option.opts, key=len), context.params[name]
             words += [f"{flag}={each}" for each in (value if option.multiple else (value,))]
     return tuple(words)
+
+
+def without_effect(context: click.Context) -> tuple[str, ...]:
+    """Return a sentence for each address at which nothing will be served."""
+    unset = (None, ParameterSource.DEFAULT)
+    return tuple(
+        f"--{address} has no effect without --{switch}"
+        for address, switch in SERVED_IF.items()
+        if context.get_parameter_source(address.replace("-", "_")) not in unset
+        and not context.params[switch.replace("-", "_")]
+    )
 
 
 def ignored(command: Decorated) -> Decorated:
@@ -325,6 +339,7 @@ def command(context: click.Context, /, **words: Any) -> None:
         screen.say(*error.problems, err=True)
         sys.exit(screen.USAGE_STATUS)
     unused = sorted(name for name, value in given.items() if value is not None)
+    idle = () if checked.supervised else without_effect(context)
 
     lines = logs.configure(checked.log_level, checked.log_format)
     if checked.supervised:
@@ -332,7 +347,7 @@ def command(context: click.Context, /, **words: Any) -> None:
 
     async def run() -> bool:
         opening = await startup.open_while(checked, partial(_import_daemon, checked))
-        return await _run(checked, unused, lines, opening)
+        return await _run(checked, unused, idle, lines, opening)
 
     if not uvloop.run(run()):
         sys.exit(1)
@@ -352,6 +367,7 @@ def _import_daemon(settings: Settings) -> None:
 async def _run(
     checked: Settings,
     unused: Sequence[str],
+    idle: Sequence[str],
     lines: "LineWriter",
     opening: Awaitable["Opened"],
 ) -> bool:
@@ -374,6 +390,8 @@ async def _run(
     log = structlog.get_logger(__name__)
     if unused:
         log.warning("flags.ignored", flags=unused)
+    for warning in idle:
+        log.warning("flags.warning", message=warning)
     for warning in () if checked.supervised else checked.election.warnings:
         log.warning("flags.warning", message=warning)
     for warning in loaded.warnings:

@@ -107,6 +107,15 @@ def examine(text: str, path: str) -> Examined:
     return Examined(document=document, parsed=parsed)
 
 
+def looks_like_one(tree: object) -> bool:
+    """Whether a document is meant as a configuration: an object of Kubernetes has a kind."""
+    return (
+        isinstance(tree, Mapping)
+        and not {"apiVersion", "kind"} & tree.keys()
+        and bool({"actions", "tiers"} & tree.keys())
+    )
+
+
 def _config_map(path: str, tree: Mapping[str, object]) -> str:
     """Return that the file is a ConfigMap, and how to get at its configuration."""
     data, metadata = tree.get("data"), tree.get("metadata")

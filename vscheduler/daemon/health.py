@@ -1,5 +1,6 @@
 """HTTP endpoints /livez, /readyz and /metrics, and the content of /readyz."""
 
+import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
@@ -225,9 +226,17 @@ def lease_line(status: LeaseStatus) -> str:
     return f"{status.lease}: {words}{'; ' if status.problem else ''}{status.problem}"
 
 
+def not_listening(flags: str, address: Address, error: OSError) -> str:
+    """Return why nothing can listen on an address, and which flags name another one."""
+    reason = "another process uses this port" if error.errno == errno.EADDRINUSE else str(error)
+    return f"{flags}: can't listen on {address.host}:{address.port}: {reason}"
+
+
 @asynccontextmanager
-async def serving(application: web.Application, address: Address) -> AsyncIterator[int]:
-    """Serve during the block; yield the port. Raises ListenError."""
+async def serving(
+    application: web.Application, address: Address, *, flags: str = ""
+) -> AsyncIterator[int]:
+    """Serve during the block; yield the port. `flags` have the address. Raises ListenError."""
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_SECONDS)
     await runner.setup()
     try:
@@ -235,7 +244,7 @@ async def serving(application: web.Application, address: Address) -> AsyncIterat
             site = web.TCPSite(runner, address.host or None, address.port)
             await site.start()
         except OSError as error:
-            raise ListenError(f"can't listen on {address.host}:{address.port}: {error}") from error
+            raise ListenError(not_listening(flags, address, error)) from error
         port = int(runner.addresses[0][1])
         log.info("server.listening", host=address.host, port=port)
         yield port

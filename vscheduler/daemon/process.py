@@ -38,6 +38,9 @@ from vscheduler.web.history import History, Observer
 
 log = structlog.get_logger(__name__)
 
+METRICS_FLAG, HEALTH_FLAG = "--listen-address", "--healthz-address"
+"""The flags with the addresses of servers."""
+
 ATTEMPTS_MAX = {"serve": 6, "commit": 6}
 """How often the tasks essential for a leader may fail in a row before the process ends: about half
 a minute."""
@@ -383,7 +386,9 @@ class Process:
                     exposition=self.exposition if address == metrics_at else None,
                     stuck=self._stuck,
                 )
-                await servers.enter_async_context(health.serving(pages, address))
+                flags = {METRICS_FLAG: metrics_at, HEALTH_FLAG: health_at}
+                named = " and ".join(flag for flag, at in flags.items() if at == address)
+                await servers.enter_async_context(health.serving(pages, address, flags=named))
         if self._settings.web is not None:
             from vscheduler.daemon import web_page  # noqa: PLC0415 - only for those who have a page
 

@@ -19,7 +19,7 @@ import structlog
 from vscheduler.cluster.http.connection import ApiError, Connection, Forbidden
 from vscheduler.core.config.policy import Policy
 from vscheduler.daemon import health
-from vscheduler.daemon.health import ListenError
+from vscheduler.daemon.health import ListenError, not_listening
 from vscheduler.daemon.leader_election import api
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.runtime import Runtime
@@ -211,7 +211,7 @@ class Page:
         try:
             server = Server(sources, host, port, certificate)
         except OSError as error:
-            raise ListenError(f"can't listen on {host}:{port}: {error}") from error
+            raise ListenError(not_listening("--web-address", web.address, error)) from error
         except TlsError as error:
             raise ListenError(str(error)) from error
         server.start()

@@ -146,6 +146,13 @@ def of_pod(pod: Object) -> list[Workload]:
     return [*workloads, Workload(POD, metadata["name"])]
 
 
+def with_its_maker(owner: Workload) -> list[Workload]:
+    """Return an owner of pods, and the Deployment or CronJob that its name says has made it."""
+    maker = {"replicaset": "deployment", "job": "cronjob"}.get(owner.kind)
+    name = owner.name.rpartition("-")[0]
+    return [owner, Workload(maker, name)] if maker and name else [owner]
+
+
 def of_group(group: Object, pods: Iterable[Object]) -> list[Workload]:
     """Return all names of a PodGroup's workload, the best name first, the PodGroup last."""
     workloads: list[Workload] = []

@@ -110,6 +110,29 @@ def test_nothing_is_said_of_what_is_right(tmp_path: Path) -> None:
     assert done.stderr == "0 errors, 0 warnings; 2 objects looked at\n"
 
 
+def test_a_queue_without_a_spec_is_right(tmp_path: Path) -> None:
+    """The API server fills in what its schema has a default for, and judges rules then."""
+    bare = {key: value for key, value in queue("a").items() if key != "spec"}
+    assert said(tmp_path, [bare]) == []
+
+
+def test_a_configuration_may_stand_among_the_files(tmp_path: Path) -> None:
+    """The manifests are checked against it, whatever its name."""
+    conf = tmp_path / "anything.txt"
+    conf.write_text(textwrap.dedent(CAPACITY).replace("capacity", "capacty"))
+    done = invoke(conf)
+    assert done.exit_code == 1
+    assert (
+        'anything.txt:5: error: tiers[1].plugins[1].name: unknown plugin "capacty"' in done.stdout
+    )
+    conf.write_text(textwrap.dedent(CAPACITY))
+    manifests = tmp_path / "m.yaml"
+    manifests.write_text(yaml.safe_dump(queue("a", weight=2)))
+    found = invoke(manifests, conf).stdout
+    assert "m.yaml:6: warning: Queue a: spec.weight: has no effect" in found
+    assert found == invoke(manifests, "--scheduler-conf", conf).stdout
+
+
 def test_everything_is_said_at_once_with_its_line(tmp_path: Path) -> None:
     """Of a configuration, of files that can't be read, and of objects; by file and line."""
     conf, bad, good = (tmp_path / name for name in ("a.conf", "b.yaml", "c.yaml"))

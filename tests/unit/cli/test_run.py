@@ -174,3 +174,22 @@ def test_warnings_of_the_configuration_are_logged(
     done = invoke(f"--scheduler-conf={path}")
     assert (done.exit_code, len(begun)) == (0, 1)
     assert "conf.yaml:4" in done.output + capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--listen-address=:9090"], "--listen-address has no effect without --enable-metrics"),
+        (["--healthz-address=:9090"], "--healthz-address has no effect without --enable-healthz"),
+        (["--listen-address=:9090", "--enable-metrics"], ""),
+        ([], ""),
+    ],
+)
+def test_an_address_at_which_nothing_is_served_is_warned_of(
+    begun: list[Settings], capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    """Volcano's defaults serve nothing; who names an address expects something there."""
+    done = invoke(*words)
+    said = done.output + capsys.readouterr().out
+    assert len(begun) == 1
+    assert (says in said) if says else "has no effect" not in said

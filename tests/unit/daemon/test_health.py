@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -103,12 +104,13 @@ async def test_no_metrics_where_they_are_not_wanted() -> None:
 
 
 async def test_an_address_in_use_is_named() -> None:
-    """One sentence instead of a traceback."""
+    """One sentence instead of a traceback, with the flag that names another one."""
     pages = health.pages(report=fine, exposition=None)
     async with health.serving(pages, LOOPBACK) as port:
         other = health.pages(report=fine, exposition=None)
-        with pytest.raises(ListenError, match=str(port)):
-            async with health.serving(other, Address("127.0.0.1", port)):
+        says = f"--listen-address: can't listen on 127.0.0.1:{port}: another process uses this port"
+        with pytest.raises(ListenError, match=f"^{re.escape(says)}$"):
+            async with health.serving(other, Address("127.0.0.1", port), flags="--listen-address"):
                 pass
 
 

@@ -84,9 +84,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def of_files(
     files: Sequence[Path], scheduler_conf: str, built_in: Policy, check_options: CheckOptions
 ) -> Report:
-    """Return the findings about manifests and a configuration file; an empty name means the
-    built-in configuration.
+    """Return the findings about manifests and a configuration file. Without a name, it is one of
+    the files, if any of them is a configuration, else the built-in configuration.
     """
+    if not scheduler_conf:
+        scheduler_conf = next((str(path) for path in files if _is_configuration(path)), "")
+        files = [path for path in files if str(path) != scheduler_conf]
     examined, configured = None, None if scheduler_conf else built_in
     found: list[Finding] = []
     if scheduler_conf:
@@ -105,6 +108,15 @@ def of_files(
         objects=report.objects,
         ignored=report.ignored,
     )
+
+
+def _is_configuration(path: Path) -> bool:
+    """Whether a file is a scheduler configuration, not one of manifests."""
+    if path == reading.STDIN or path.is_dir():
+        return False
+    documents, problems = reading.read_what_can_be([path])
+    trees = [each.tree for each in documents]
+    return not problems and len(trees) == 1 and configuration.looks_like_one(trees[0])
 
 
 def of_configuration(

@@ -196,17 +196,20 @@ def unknown_resources(names: Iterable[str], offered: Collection[str]) -> Iterato
     node can have.
     """
     for name in names:
-        if name in NATIVE or name.startswith((*NATIVE_PREFIXES, resources.DEVICE_CLASS)):
-            continue
-        if name not in offered and (offered or "/" not in name):
+        if is_extended(name) and name not in offered and (offered or "/" not in name):
             yield name, f"has no effect: {no_node_has(name, offered)}"
 
 
-def no_node_has(name: str, offered: Collection[str]) -> str:
+def no_node_has(name: str, offered: Collection[str], *, node: str = "") -> str:
     """Return that no node has the resource, and which one may be meant."""
     meant = _meant_resource(name, offered)
-    whose = "given node" if offered else "node"
+    whose = node or ("given node" if offered else "node")
     return f"no {whose} has {name}" + (f"; did you mean {meant}?" if meant else "")
+
+
+def is_extended(name: str) -> bool:
+    """Whether only some nodes have the resource, if any."""
+    return not (name in NATIVE or name.startswith((*NATIVE_PREFIXES, resources.DEVICE_CLASS)))
 
 
 def _meant_resource(name: str, offered: Collection[str]) -> str:

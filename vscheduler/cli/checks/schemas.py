@@ -52,7 +52,7 @@ def of(definition: Mapping[str, Any]) -> Schema:
 
 def faults(schema: Schema, tree: Mapping[str, Any]) -> list[Fault]:
     """Return all faults of a new object."""
-    return _judged(schema, _without_nulls(tree), ())
+    return _judged(schema, _with_defaults(schema, _without_nulls(tree)), ())
 
 
 def shipped() -> Mapping[Kind, Schema]:
@@ -86,6 +86,20 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _without_nulls(part) for key, part in value.items() if part is not None}
     return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def _with_defaults(schema: Schema, value: Any) -> Any:
+    """Return a value with the defaults of absent fields, as an API server stores it."""
+    if isinstance(value, list) and "items" in schema:
+        return [_with_defaults(schema["items"], part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    parts = schema.get("properties", {})
+    defaults = {name: each["default"] for name, each in parts.items() if "default" in each}
+    return {
+        name: _with_defaults(parts.get(name, {}), part)
+        for name, part in ({**defaults, **value}).items()
+    }
 
 
 def _judged(schema: Schema, value: Any, path: Path) -> list[Fault]:

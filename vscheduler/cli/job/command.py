@@ -234,7 +234,7 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
             _end(placing.Seen(notes=page.notes()), missing)
     with _cluster(given) as (cluster, namespace, policy):
         seen = placing.look(cluster, namespace, given.nodes)
-        found, missing = _chosen(names, seen, namespace, policy)
+        found, missing = _chosen(names, seen, cluster, namespace, policy)
         events = _events(cluster, namespace) if output not in {"name", "wide"} else []
         told = [(each, job_figures.history_of(each, events)) for each in found]
         listing.details(told, output, single=len(names) == 1, namespaces=namespace is None)
@@ -265,7 +265,7 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
             _end(placing.Seen(notes=page.notes()), missing)
     with _cluster(given) as (cluster, namespace, policy):
         seen = placing.look(cluster, namespace, given.nodes)
-        found, missing = _chosen(names, seen, namespace, policy)
+        found, missing = _chosen(names, seen, cluster, namespace, policy)
         around = placing.surroundings(cluster) if any(each.waits for each in found) else None
         told = [(each, explained.explanation_of(each, seen, around, policy)) for each in found]
         readable = around is not None and seen.complete
@@ -352,7 +352,11 @@ def _inside(objects: Sequence[Object], namespace: str | None) -> list[Object]:
 
 
 def _chosen(
-    names: Sequence[str], seen: placing.Seen, namespace: str | None, policy: policies.Policy
+    names: Sequence[str],
+    seen: placing.Seen,
+    cluster: Cluster,
+    namespace: str | None,
+    policy: policies.Policy,
 ) -> tuple[list[Job], list[str]]:
     """Return the named jobs, and a sentence for each name without any job."""
     every = _jobs(seen, namespace, policy)
@@ -362,8 +366,10 @@ def _chosen(
     found, unknown = selection.named(every, names)
     missing: list[str] = []
     everywhere = _everywhere(seen) if unknown else []
+    events = _events(cluster, namespace) if unknown else []
     for name in unknown:
-        why = explained.without_group(workloads.parse(name), alone)
+        wanted = workloads.parse(name)
+        why = explained.without_group(wanted, alone) or explained.without_pods(wanted, events)
         missing += why or [selection.not_there(name, namespace, everywhere)]
     return found, missing
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.cli import screen
-from vscheduler.cli.job import job_tables, placing
+from vscheduler.cli.job import job_figures, job_tables, placing
 from vscheduler.cli.job.job_figures import KUBE_SCHEDULER, Job
 from vscheduler.cli.job.placing import Seen
 from vscheduler.cli.queue import queue_figures, queue_tables
@@ -28,6 +28,9 @@ from vscheduler.model.jobs import JobId, Phase
 from vscheduler.simulator import run
 
 Object = Mapping[str, Any]
+
+COMBINED = "(combined from similar events): "
+"""What Kubernetes puts before the message of an event that stands for several."""
 
 PODS_MAX = 5
 """How many pods with messages of their own are named."""
@@ -174,6 +177,27 @@ def _ungrouped(pod: Object) -> str:
         f"it has no PodGroup yet. Its spec.schedulerName is {scheduler}: does "
         f"`vscheduler run --scheduler-name {scheduler}` run, with controllers?"
     )
+
+
+def without_pods(wanted: Workload, events: Iterable[Object]) -> list[str]:
+    """Return what the events of a workload say that has no pods, such as that a ResourceQuota or an
+    admission webhook refuses them; empty without such events. Warnings come first.
+    """
+    said: dict[Workload, list[tuple[bool, float, str]]] = {}
+    for event in map(screen.plain, events):
+        about = event.get("involvedObject") or {}
+        kind, name = str(about.get("kind") or ""), str(about.get("name") or "")
+        owner = workloads.of_owner(str(about.get("apiVersion") or ""), kind, name)
+        if workloads.matches(wanted, workloads.with_its_maker(owner)):
+            warns = event.get("type") == "Warning"
+            message = str(event.get("message", "")).removeprefix(COMBINED)
+            what = f"{event.get('reason', '')}: {message}"
+            said.setdefault(owner, []).append((warns, job_figures.time_of(event), what))
+    return [
+        f"{owner} has no pods that could be scheduled. Its last "
+        f"{'warning' if max(found)[0] else 'event'}, {max(found)[2]}"
+        for owner, found in sorted(said.items())
+    ]
 
 
 def _wrapped(sentences: Iterable[str], style: Style) -> list[str]:

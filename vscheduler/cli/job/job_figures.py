@@ -428,6 +428,13 @@ def history_of(job: Job, events: Iterable[Object]) -> list[Entry]:
     return sorted(found, key=lambda entry: entry[0])
 
 
+def time_of(event: Object) -> float:
+    """Return when the event was last seen, in seconds since the epoch; 0 if it doesn't say."""
+    series = event.get("series") or {}
+    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
+    return max(map(queue_figures.instant, filter(None, times)), default=0.0)
+
+
 def _entry_of(job: Job, event: Object) -> Entry | None:
     """Return the entry for an event about the PodGroup; None for other events. A pod tells itself
     when it was bound and evicted.
@@ -437,7 +444,5 @@ def _entry_of(job: Job, event: Object) -> Entry | None:
     about, reason = event.get("involvedObject") or {}, event.get("reason", "")
     if about.get("uid") != job.uid or reason not in EVENT_WORDS:
         return None
-    series = event.get("series") or {}
-    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
-    at = max(map(queue_figures.instant, filter(None, times)), default=0.0)
+    at = time_of(event)
     return (at, f"{EVENT_WORDS[reason]}{event.get('message', '')}") if at else None

@@ -5,6 +5,7 @@ Results are plain data as the API server writes them; every error is a single se
 
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from vscheduler.cli.queue import kubeconfigs
 from vscheduler.cli.queue.kubeconfigs import KubeconfigError
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection, UnusableNameError
+from vscheduler.mirror.wording import phrases
 
 
 class Kind(StrEnum):
@@ -94,6 +96,7 @@ SILENCE_SECONDS = 90.0
 INTERRUPTED_STATUS = 130
 """Exit status after Ctrl-C, as in kubectl."""
 
+READING = ("get", "list", "watch")
 CHANGES = ("ADDED", "MODIFIED", "DELETED")
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -407,13 +410,20 @@ def _message(status: int, body: bytes) -> str:
         return f"HTTP status {status}"
 
 
+def _needed(message: str) -> str:
+    """Return the verbs of the missing right: who can't read needs all that reading takes."""
+    verb = re.search(r"cannot (\w+) resource", message)
+    reads = verb is None or verb[1] in READING
+    return phrases.listed(READING) if reads else str(verb and verb[1])
+
+
 def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
     """Return the error for a refused request, with advice."""
     match status:
         case HTTPStatus.UNAUTHORIZED:
             return Forbidden("the API server doesn't know this user: sign in anew (401)")
         case HTTPStatus.FORBIDDEN:
-            return Forbidden(f"{message}; ask for a role that may get, list and watch them")
+            return Forbidden(f"{message}; ask for a role that may {_needed(message)} them")
         case HTTPStatus.NOT_FOUND:
             version = COLLECTIONS[kind].api_version
             advice = "; apply the files in crds/" if version == API else ""

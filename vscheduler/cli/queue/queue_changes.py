@@ -8,15 +8,30 @@ from typing import Any, Protocol
 import click
 
 from vscheduler.cli import screen
+from vscheduler.cli.checks import misspellings
 from vscheduler.cli.queue import cluster_client, completion
-from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Object
+from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Kind, Listing, Object
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.quantities import QuantityError
 from vscheduler.mirror.wording import plain_text
 from vscheduler.model.queues import DEFAULT, ROOT
 
 PERMANENT = (ROOT, DEFAULT)
+NO_EFFECT = {
+    "capability": "limits nothing",
+    "deserved": "has no effect",
+    "guarantee": "keeps nothing",
+}
+"""What an amount of a resource does that no node has."""
+
 HELD = ("pending", "inqueue", "running", "unknown")
+
+
+class Lister(Protocol):
+    """Lists objects: cluster_client.Cluster, or a fake in tests."""
+
+    def list(self, kind: Kind) -> Listing:
+        """Return all objects of a kind."""
 
 
 class Target(Protocol):
@@ -87,7 +102,12 @@ def resources(flag: str, about: str, *, removable: bool = False) -> Callable[[An
 @cluster_client.access
 def create_command(name: str, *, kubeconfig: str, context: str, **given: Any) -> None:
     """Create a queue. `vscheduler queue set` changes it later."""
-    run(kubeconfig, context, lambda cluster: create(cluster, name, spec(given)))
+    run(
+        kubeconfig,
+        context,
+        lambda cluster: create(cluster, name, spec(given)),
+        lambda cluster: remarks(cluster, given),
+    )
 
 
 def spec(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,16 +183,48 @@ def run(
     kubeconfig: str,
     context: str,
     act: Callable[[Cluster], tuple[list[str], list[str]]],
+    remark: Callable[[Cluster], list[str]] = lambda _: [],
 ) -> None:
-    """Change queues; exit status 1 if there is any problem."""
+    """Change queues; exit status 1 if there is any problem. Remarks are made of what was done."""
     try:
         with cluster_client.tidy_end(), cluster_client.opened(kubeconfig, context) as cluster:
             good, problems = act(cluster)
+            problems_and_remarks = problems or remark(cluster)
     except ClusterError as error:
         raise click.ClickException(plain_text.shown(str(error))) from error
     screen.say(*good)
-    screen.say(*problems, err=True)
+    screen.say(*problems_and_remarks, err=True)
     sys.exit(1 if problems else 0)
+
+
+def remarks(cluster: Lister, given: Mapping[str, Any]) -> list[str]:
+    """Return a warning for each amount of a resource that no node has. Nodes are read only for
+    resources that not every node has; nothing is said to users who may not read them.
+    """
+    asked = [
+        (field, name)
+        for field in NO_EFFECT
+        for name, amount in given.get(field, {}).items()
+        if amount and misspellings.is_extended(name)
+    ]
+    if not asked:
+        return []
+    try:
+        nodes = cluster.list(Kind.NODE).items
+    except ClusterError:
+        return []
+    offered = {
+        name
+        for node in nodes
+        for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items()
+        if str(amount) != "0"
+    }
+    return [
+        f"warning: --{field} {name} {NO_EFFECT[field]}: "
+        f"{misspellings.no_node_has(name, offered, node='node')}"
+        for field, name in asked
+        if name not in offered
+    ]
 
 
 def ancestors(

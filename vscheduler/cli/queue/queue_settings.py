@@ -97,7 +97,10 @@ def set_command(name: str, *, dry_run: bool, kubeconfig: str, context: str, **gi
     if not wanted:
         raise click.UsageError("nothing to set: name a flag such as --weight")
     queue_changes.run(
-        kubeconfig, context, lambda cluster: apply(cluster, name, wanted, dry_run=dry_run)
+        kubeconfig,
+        context,
+        lambda cluster: apply(cluster, name, wanted, dry_run=dry_run),
+        lambda cluster: queue_changes.remarks(cluster, wanted),
     )
 
 

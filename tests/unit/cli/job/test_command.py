@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import yaml
@@ -238,6 +239,40 @@ def test_pods_without_a_podgroup(
     assert done.exit_code == 1
     assert "pod lone-0: " in done.stderr
     assert says in done.stderr
+
+
+@pytest.mark.parametrize("name", ["nightly", "job/nightly-290", "cronjob/nightly"])
+def test_a_job_whose_pods_are_refused_is_explained_by_its_events(
+    run: Run, source: Fake, name: str
+) -> None:
+    """By a ResourceQuota or a webhook; the last warning counts, not what came before or after."""
+    refused = 'pods "nightly-290-x" is forbidden: exceeded quota: small'
+    source.found[Kind.EVENT] += [
+        happened("Warning", "FailedCreate", f"(combined from similar events): {refused}", 30),
+        happened("Warning", "FailedCreate", "an earlier one", 20),
+        happened("Normal", "Suspended", "a later one", 40),
+        happened("Warning", "FailedCreate", "of another job", 50, job="other-290"),
+    ]
+    done = run("why", name)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == (
+        "job/nightly-290 has no pods that could be scheduled. Its last warning, FailedCreate: "
+        f"{refused}\n"
+    )
+
+
+def happened(
+    kind: str, reason: str, message: str, second: int, job: str = "nightly-290"
+) -> dict[str, Any]:
+    """An event about a Job."""
+    return {
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": f"2026-01-01T00:00:{second}Z",
+        "involvedObject": {"apiVersion": "batch/v1", "kind": "Job", "name": job},
+        "metadata": {"name": f"e{second}", "namespace": "default"},
+    }
 
 
 def test_a_tenant_sees_its_own_namespace(source: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

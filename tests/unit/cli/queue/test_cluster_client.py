@@ -181,6 +181,12 @@ ASKED: list[Callable[[Cluster], object]] = [
         (401, status(401, "Unauthorized"), Forbidden, "doesn't know this user"),
         (403, status(403, "may not"), Forbidden, "may not; ask for a role"),
         (
+            403,
+            status(403, 'User "x" cannot patch resource "queues"'),
+            Forbidden,
+            "ask for a role that may patch them",
+        ),
+        (
             404,
             status(404, "no"),
             NotServed,

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.cli import queue_objects
 from tests.unit.cli.queue.conftest import Run
 from vscheduler.cli.queue import queue_changes
-from vscheduler.cli.queue.cluster_client import Exists, Object
+from vscheduler.cli.queue.cluster_client import Exists, Kind, Listing, Object
 
 
 class Fake:
@@ -28,6 +28,12 @@ class Fake:
             raise Exists(f"there is a queue {name} already")
         self.queues[name] = queue_objects.a_queue(name, **spec)
         return self.queues[name]
+
+    def list(self, kind: Kind) -> Listing:
+        """The nodes: one with GPUs."""
+        assert kind is Kind.NODE
+        amounts = {"cpu": "4", "nvidia.com/gpu": "8", "amd.com/gpu": "0"}
+        return Listing(items=[{"status": {"allocatable": amounts}}], version="")
 
     def delete_queue(self, name: str) -> None:
         """Delete one, unless a finalizer holds it."""
@@ -62,6 +68,19 @@ def test_all_that_can_be_given(run: Run, cluster: Fake) -> None:
         "priority": 7,
         "reclaimable": False,
     }
+
+
+def test_an_amount_that_no_node_has_is_warned_of(run: Run) -> None:
+    """The queue is created nevertheless: such nodes may come."""
+    done = run("create", "lab", "--capability=gpu=8,cpu=4,nvidia.com/gpu=8")
+    assert (done.exit_code, done.stdout) == (0, "queue lab created\n")
+    meant = "did you mean nvidia.com/gpu?"
+    says = f"warning: --capability gpu limits nothing: no node has gpu; {meant}\n"
+    assert done.stderr.startswith(says.removesuffix("?\n").removesuffix("nvidia.com/gpu"))
+    assert "nvidia.com/gpu?" in done.stderr
+    assert done.stderr.count("\n") == 1
+    done = run("create", "other", "--guarantee=amd.com/gpu=8")
+    assert "warning: --guarantee amd.com/gpu keeps nothing: no node has" in done.stderr
 
 
 @pytest.mark.parametrize(
