@@ -47,7 +47,7 @@ RESULT = CycleResult(
     faults=(Fault(plugin="p", hook="score_nodes", error="e"),),
 )
 
-NAME = re.compile(r"\b(?:volcano|vscheduler)_\w+")
+NAME = re.compile(r"\b(?:(?:volcano|vscheduler)_\w+|leader_election_master_status)")
 SELECTOR = re.compile(r"\b((?:volcano|vscheduler)_\w+)\{([^}]*)\}")
 
 

@@ -34,6 +34,7 @@ from vscheduler.cluster.http.connection import (
 from vscheduler.cluster.http.lists import EarlyPages, Meta
 from vscheduler.cluster.http.responses import Lines
 from vscheduler.containment import Failures
+from vscheduler.mirror import paths
 from vscheduler.mirror.paths import METADATA, Path
 
 log = structlog.get_logger(__name__)
@@ -373,7 +374,10 @@ class Reflector(Generic[Event]):
         if not known:
             event = "watch.absent" if absent else "watch.failed"
             pause_seconds = round(seconds, 2)
-            log.warning(event, path=self._path, message=str(error), retry_in_seconds=pause_seconds)
+            message = str(error)
+            if absent and f"/{paths.VOLCANO}/" in self._path:
+                message = f"{message}: {paths.CRDS}"
+            log.warning(event, path=self._path, message=message, retry_in_seconds=pause_seconds)
         if error.status == responses.UNAUTHORIZED:
             await self._link.wait_for_credentials(seconds)
         else:

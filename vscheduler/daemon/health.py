@@ -127,7 +127,9 @@ def report(watches: Sequence[WatchState], lease_statuses: Sequence[LeaseStatus] 
     for watch in watches:
         if watch.problem is None or not watch.needed:
             continue
-        if watch.refused:
+        if watch.refused and watch.kind in VOLCANO and isinstance(watch.problem, NotFound):
+            waits.append(f"{watch.kind} is needed, and this cluster has no such kind: {paths.CRDS}")
+        elif watch.refused:
             waits.append(f"{watch.kind} is needed, and refused: {_clean(str(watch.problem))}")
         elif not unreachable and watch.seconds >= FAILING_SECONDS:
             waits.append(f"{watch.kind} can't be followed: {_clean(str(watch.problem))}")

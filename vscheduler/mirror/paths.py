@@ -188,6 +188,8 @@ def version(api_version: str) -> Path:
 
 
 VOLCANO = "scheduling.volcano.sh/v1beta1"
+CRDS = "apply the files in crds/"
+"""What to do where the kinds of VOLCANO aren't served."""
 STORAGE = "storage.k8s.io/v1"
 DEVICES = "resource.k8s.io/v1"
 

@@ -187,6 +187,14 @@ def test_kinds_that_clusters_need_not_serve_are_done_without_at_once(kind: Kind)
     assert not state(kind, DENIED, listed=False, seconds=0.1).absent
 
 
+@pytest.mark.parametrize("kind", [Kind.QUEUE, Kind.POD_GROUP])
+def test_who_has_not_applied_the_crds_is_told(kind: Kind) -> None:
+    """A 404 alone says nothing to somebody who installs it for the first time."""
+    found = health.report([state(kind, UNKNOWN, listed=False)])
+    says = f"{kind} is needed, and this cluster has no such kind: apply the files in crds/"
+    assert found.waits[0] == says
+
+
 @pytest.mark.parametrize("kind", sorted(health.NEEDED))
 @pytest.mark.parametrize("listed", [True, False])
 def test_without_a_kind_that_is_needed_nobody_is_ready(kind: Kind, *, listed: bool) -> None:

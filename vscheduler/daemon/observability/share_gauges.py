@@ -15,7 +15,7 @@ from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metric_table import Metric
 from vscheduler.mirror.wording import refusal_sentences
 from vscheduler.model import resources
-from vscheduler.model.decisions import CycleResult, Exclusion, QueueFigures
+from vscheduler.model.decisions import CycleResult, Exclusion, QueueFigures, ReasonCode
 from vscheduler.model.jobs import PodClass
 
 REASONS_MAX = 20
@@ -35,6 +35,10 @@ UNLIMITED = {resources.CPU: math.inf, resources.MEMORY: math.inf}
 Series = Mapping[tuple[str, ...], float]
 """Metric values by label values."""
 
+NO_LACK = {ReasonCode.NEVER_FITS, ReasonCode.NO_NODES, ReasonCode.BIND_REFUSED}
+"""Reasons of jobs that would wait with the whole cluster to themselves: no queue owes them
+anything."""
+
 SLACK = 1e-3
 """A share short of a whole pod by at most this amount still has space for the pod, because shares
 are fractions."""
@@ -49,7 +53,8 @@ class Waiting(msgspec.Struct, kw_only=True):
     """Number of these PodGroups' pods without a node."""
     classes: Counter[PodClass] = msgspec.field(default_factory=Counter)
     """Classes of the pods that found no node, or wait for resources being freed. Pods of PodGroups
-    not admitted count only if the cluster alone has too few resources for them."""
+    not admitted count only if the cluster alone has too few resources for them, and pods that
+    nothing can start don't count."""
 
 
 def waiting(result: CycleResult) -> Mapping[str, Waiting]:
@@ -64,7 +69,8 @@ def waiting(result: CycleResult) -> Mapping[str, Waiting]:
             queue.groups += 1
             without = group.reason.tasks - group.reason.placed - group.failed
             queue.pods += max(len(group.unplaced), without)
-            queue.classes.update(task.pod_class for task in group.unplaced)
+            if group.reason.code not in NO_LACK:
+                queue.classes.update(task.pod_class for task in group.unplaced)
     queues = {group.job: group.queue for group in result.groups} if result.pipelined else {}
     for pipeline in result.pipelined:
         if pipeline.task.job in queues:

@@ -222,3 +222,21 @@ def test_waiting_jobs_and_pods_are_counted_by_queue(gauges: ShareGauges) -> None
         'queue_pending_pods{queue_name="quiet"}': 0,
         'queue_pending_pods{queue_name="shop"}': 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "owed"), [(ReasonCode.NO_ROOM, True), (ReasonCode.NEVER_FITS, False)]
+)
+def test_nobody_owes_anything_to_a_job_that_can_never_start(
+    gauges: ShareGauges, code: ReasonCode, *, owed: bool
+) -> None:
+    """One impossible gang is no unfairness, and raises no alert about its queue; it still waits."""
+    group, pods = waiting_group("needy", pods=4)
+    assert group.reason is not None
+    group = replace(group, reason=replace(group.reason, code=code), unplaced=pods)
+    needy = queue("needy", allocated={}, request={"cpu": 4000}, deserved={"cpu": 4000.0})
+    gauges.observe(replace(EMPTY, queues=(needy,), groups=(group,)))
+    found = samples(gauges)
+    assert found['queue_pending_pods{queue_name="needy"}'] == 4
+    assert ('queue_owed_ratio{queue_name="needy",resource="cpu"}' in found) == owed
+    assert found.get('fairness_error{resource="cpu"}', 0.0) == (1.0 if owed else 0.0)
