@@ -189,8 +189,8 @@ def list_command(
 ) -> None:
     """List jobs, one per line: workload, queue, state, pods, places in line, and why they wait.
 
-    Places are those among the waiting jobs of the queue, and of the whole scheduler. With ~, jobs
-    that you may not read aren't counted.
+    Places are those among the waiting jobs of the queue, and of the whole scheduler; they are known
+    only to users who may read all jobs, and to the scheduler's page (--server).
     """
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     chosen = Selection(queues=queues, states=states, order=sort_by)
@@ -229,9 +229,10 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     if given.server:
         with _page(given) as (page, namespace):
+            notes = page.notes()
             told_by_page, missing = page_client.chosen(page, names, namespace)
             listing.details(told_by_page, output, single=len(names) == 1, namespaces=True)
-            _end(placing.Seen(notes=page.notes()), missing)
+            _end(placing.Seen(notes=notes), missing)
     with _cluster(given) as (cluster, namespace, policy):
         seen = placing.look(cluster, namespace, given.nodes)
         found, missing = _chosen(names, seen, cluster, namespace, policy)
@@ -259,10 +260,11 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     if given.server:
         with _page(given) as (page, namespace):
+            notes = page.notes()
             told_by_page, missing = page_client.chosen(page, names, namespace)
             shown = [page_client.explained_by(page, each) for each, _ in told_by_page]
             listing.explanations(shown, output, single=len(names) == 1)
-            _end(placing.Seen(notes=page.notes()), missing)
+            _end(placing.Seen(notes=notes), missing)
     with _cluster(given) as (cluster, namespace, policy):
         seen = placing.look(cluster, namespace, given.nodes)
         found, missing = _chosen(names, seen, cluster, namespace, policy)

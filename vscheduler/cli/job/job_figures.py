@@ -88,8 +88,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: str
     place: Place | None
     """None unless the job waits, and where its place isn't known."""
-    approximate: bool = False
-    """Whether the place leaves out what the user may not read."""
     counted: int | None = None
     """How many pods there are where they are counted but not named."""
 
@@ -138,7 +136,6 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Places in line, by `namespace/name` of the PodGroup."""
 
     found: Mapping[str, Place]
-    approximate: bool
 
 
 def lone_pods(
@@ -351,7 +348,6 @@ def _job(whole: _Whole, pods: list[Object] | None, places: Places) -> Job:
         unreadable=_conditions(group).get(pod_owners.CONDITION, {}).get("message", ""),
         scheduler=schedulers.most_common(1)[0][0] if schedulers else annotated,
         place=places.found.get(whole.key) if waits else None,
-        approximate=places.approximate,
     )
 
 

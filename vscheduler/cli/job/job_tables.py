@@ -49,14 +49,13 @@ def counts(job: Job) -> str:
 
 
 def _place(job: Job, *, in_queue: bool) -> str:
-    """Return `2/5`; `~2/5` where others may be in line, too, that the user can't see."""
+    """Return `2/5`; `-` where the place isn't known."""
     place = job.place
-    if place is None or (job.approximate and not in_queue):
+    if place is None:
         return ABSENT
-    mark = "~" if job.approximate else ""
     if in_queue:
-        return f"{mark}{place.in_queue}/{place.of_queue}"
-    return f"{mark}{place.overall}/{place.of_all}"
+        return f"{place.in_queue}/{place.of_queue}"
+    return f"{place.overall}/{place.of_all}"
 
 
 def block(job: Job, history: Sequence[tuple[float, str]], style: Style) -> list[str]:
@@ -114,9 +113,4 @@ def pods_sentence(job: Job) -> str:
 def place_sentence(job: Job) -> str:
     """Return `2 of 5 in queue lab, 3 of 7 overall`; empty where the place isn't known."""
     place = job.place
-    if place is None:
-        return ""
-    if job.approximate:
-        inside = f"{place.in_queue} of {place.of_queue} in queue {job.queue}"
-        return f"about {inside}, counting only what you may read"
-    return place.sentence
+    return "" if place is None else place.sentence

@@ -118,8 +118,8 @@ def notes(seen: Seen) -> list[str]:
     if not seen.left_out:
         return list(seen.notes)
     kinds = phrases.listed([_resource(kind) for kind in seen.left_out])
-    what = f"places are approximate: you may not list {kinds} in the whole cluster"
-    return [f"{what}; docs/permissions.md tells what it takes"]
+    what = f"places in line aren't known: you may not list {kinds} in the whole cluster"
+    return [f"{what}; ask the scheduler's page, which knows them, with --server"]
 
 
 def _resource(kind: Kind) -> str:
@@ -146,7 +146,6 @@ def tree_of(job: Job, history: Sequence[Entry] | None = None) -> dict[str, Any]:
             "ofQueue": place.of_queue,
             "overall": place.overall,
             "ofAll": place.of_all,
-            "approximate": job.approximate,
         }
     if job.waits:
         made["waitingSince"] = statuses.timestamp(job.since)

@@ -108,10 +108,15 @@ class PageClient:
         return self._namespace
 
     def notes(self) -> list[str]:
-        """Return what this user isn't shown, and why; a stand-by says who leads."""
+        """Return what this user isn't shown, and why.
+
+        Raises ClusterError, with who leads, for a standby: it knows of no job, so it can't say that
+        there is none.
+        """
         found = self._get("summary")
-        leads = found["instance"]["leads"]
-        return [*([] if leads else [found["instance"]["sentence"]]), *found["visitor"]["notes"]]
+        if not found["instance"]["leads"]:
+            raise ClusterError(found["instance"]["sentence"])
+        return list(found["visitor"]["notes"])
 
     def jobs(self, namespace: str | None) -> list[Job]:
         """Return all jobs of a namespace, or of all, that the token may see."""

@@ -52,7 +52,7 @@ NAMING = (Kind.NAMESPACE, Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET)
 
 NO_QUEUES = f"this cluster has no Queues of {paths.VOLCANO}: all jobs are in the default queue"
 
-NO_PLACES = Places(found={}, approximate=True)
+NO_PLACES = Places(found={})
 
 
 class Seen(msgspec.Struct, kw_only=True):
@@ -161,13 +161,15 @@ def surroundings(cluster: Cluster) -> list[Object] | None:
 
 def places(seen: Seen, policy: Policy, schedulers: Collection[str]) -> Places:
     """Return the places of all jobs that wait for these schedulers, each of which has a line of its
-    own.
+    own. Without all that the order depends on, no place is known: any would be wrong.
     """
+    if not seen.complete:
+        return NO_PLACES
     found: dict[str, Place] = {}
     for name in sorted(schedulers):
         line = waiting_line.places(seen.manifests, policy, options(seen, name))
         found |= {str(key): place for key, place in line.items()}
-    return Places(found=found, approximate=not seen.complete)
+    return Places(found=found)
 
 
 def options(seen: Seen, scheduler: str) -> Options:

@@ -111,7 +111,6 @@ def test_documents(run: Run) -> None:
         "ofQueue": 2,
         "overall": 1,
         "ofAll": 2,
-        "approximate": False,
     }
     assert train["pods"] == {"running": 0, "minimum": 3, "total": 3}
     assert (train["reason"], train["message"]) == ("NotEnoughResources", MESSAGE)
@@ -276,20 +275,21 @@ def happened(
 
 
 def test_a_tenant_sees_its_own_namespace(source: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Places are among what it may read, and marked; priorities it can't."""
+    """Its places depend on what it may not read, so none is told; the page would tell them."""
     fake = Fake(source.found, "default")
     monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(fake))
     done = testing.CliRunner().invoke(main.vscheduler, ["job", "list"])
     assert done.exit_code == 0
-    assert [row["IN-QUEUE"] for row in table(done.stdout)] == ["~1/2", "~2/2", "-"]
+    assert [row["IN-QUEUE"] for row in table(done.stdout)] == ["-", "-", "-"]
     assert [row["OVERALL"] for row in table(done.stdout)] == ["-", "-", "-"]
     kinds = (
         "priorityclasses, nodes, podgroups, podgroups.scheduling.k8s.io, compositepodgroups and "
         "pods"
     )
-    assert f"places are approximate: you may not list {kinds} in the whole" in done.stderr
+    assert f"places in line aren't known: you may not list {kinds} in the whole" in done.stderr
+    assert "with --server" in done.stderr
     why = testing.CliRunner().invoke(main.vscheduler, ["job", "why", "train"])
-    assert "about 2 of 2 in queue lab, counting only what you may read" in why.stdout
+    assert "Place in line" not in why.stdout
 
 
 def test_who_may_read_nothing_is_told(source: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +332,7 @@ def test_numbers_in_names_of_pods_sort_as_numbers() -> None:
         for number in (10, 2, 1)
     ]
     group = {"metadata": {"name": "g", "namespace": "ns"}}
-    places = Places(found={}, approximate=False)
+    places = Places(found={})
     (job,) = job_figures.jobs_of([group], pods, places)
     assert [pod.name for pod in job.pods or ()] == ["w-1", "w-2", "w-10"]
 

@@ -83,7 +83,7 @@ def test_a_right_that_is_taken_away_ends_it() -> None:
 
 def jobs(*groups: dict[str, Any]) -> list[Job]:
     """Jobs of these PodGroups."""
-    return job_figures.jobs_of(groups, [], Places(found={}, approximate=False))
+    return job_figures.jobs_of(groups, [], Places(found={}))
 
 
 @pytest.mark.parametrize(
