@@ -152,6 +152,17 @@ def child_flags(context: click.Context) -> tuple[str, ...]:
     return tuple(words)
 
 
+def settings_of(arguments: Sequence[str]) -> Settings:
+    """Return the settings that these arguments stand for. Raises settings.SettingsError and
+    click.ClickException.
+    """
+    words = dict(command.make_context("run", list(arguments)).params)
+    for name in (*IGNORED_SWITCHES, *IGNORED_VALUES):
+        words.pop(name.replace("-", "_"))
+    most = flags.take(words)
+    return settings.check(settings.Given(**words, most=most))
+
+
 def without_effect(context: click.Context) -> tuple[str, ...]:
     """Return a sentence for each address at which nothing will be served."""
     unset = (None, ParameterSource.DEFAULT)

@@ -249,6 +249,7 @@ CLUSTER_ROLE_BINDINGS = Collection(
     plural="clusterrolebindings",
     namespaced=False,
 )
+CONFIG_MAPS = Collection(api_version="v1", kind="ConfigMap", plural="configmaps")
 LEASES = Collection(api_version="coordination.k8s.io/v1", kind="Lease", plural="leases")
 BUDGETS = Collection(
     api_version="policy/v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets"

@@ -27,9 +27,9 @@ from vscheduler.mirror import workloads
 from vscheduler.mirror.wording import plain_text
 
 with lazy_commands.importing():
-    from vscheduler.cli.job import explained, listing, page_client, past, placing
+    from vscheduler.cli.job import configured, explained, listing, page_client, past, placing
+    from vscheduler.cli.job.configured import Configured
     from vscheduler.cli.job.explained import Explained
-    from vscheduler.core.config import policy as policies
     from vscheduler.daemon import configuration, settings
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -65,14 +65,15 @@ def _options(command: Command) -> Command:
             "--scheduler-conf",
             metavar="FILE",
             default="",
-            help="The scheduler's configuration, which decides the order of jobs [default: the "
-            "built-in one].",
+            help="The scheduler's configuration, which decides the order of jobs [default: as "
+            "its Deployment says, else the built-in one].",
         ),
         click.option(
             "--node-selector",
             multiple=True,
             metavar="KEY=VALUE",
-            help="The scheduler's own --node-selector, if it has any; repeatable.",
+            help="The scheduler's own --node-selector [default: as its Deployment says]; "
+            "repeatable.",
         ),
         click.option(
             "--token-file",
@@ -206,14 +207,14 @@ def list_command(
                 show(chosen.of(every), placing.Seen(notes=[*seen.notes, *nothing]))
                 return
             page_client.watch(page, namespace, lambda found: show.again(chosen.of(found), seen))
-    with _cluster(given) as (cluster, namespace, policy):
-        seen = placing.look(cluster, namespace, given.nodes)
+    with _cluster(given) as (cluster, namespace, configurations):
+        seen = placing.look(cluster, namespace)
         show = listing.Listing(output=output, headers=not no_headers, namespaces=namespace is None)
         if not watch:
-            show(chosen.of(_jobs(seen, namespace, policy)), seen)
+            show(chosen.of(_jobs(seen, namespace, configurations)), seen)
             return
         for found in placing.follow(cluster, namespace, seen):
-            show.again(chosen.of(_jobs(found, namespace, policy)), found)
+            show.again(chosen.of(_jobs(found, namespace, configurations)), found)
 
 
 @command.command("get", short_help="Show details of jobs: pods, nodes and history.")
@@ -233,9 +234,9 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
             told_by_page, missing = page_client.chosen(page, names, namespace)
             listing.details(told_by_page, output, single=len(names) == 1, namespaces=True)
             _end(placing.Seen(notes=notes), missing)
-    with _cluster(given) as (cluster, namespace, policy):
-        seen = placing.look(cluster, namespace, given.nodes)
-        found, missing = _chosen(names, seen, cluster, namespace, policy)
+    with _cluster(given) as (cluster, namespace, configurations):
+        seen = placing.look(cluster, namespace)
+        found, missing = _chosen(names, seen, cluster, namespace, configurations)
         events = _events(cluster, namespace) if output not in {"name", "wide"} else []
         told = [(each, job_figures.history_of(each, events)) for each in found]
         listing.details(told, output, single=len(names) == 1, namespaces=namespace is None)
@@ -265,11 +266,14 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
             shown = [page_client.explained_by(page, each) for each, _ in told_by_page]
             listing.explanations(shown, output, single=len(names) == 1)
             _end(placing.Seen(notes=notes), missing)
-    with _cluster(given) as (cluster, namespace, policy):
-        seen = placing.look(cluster, namespace, given.nodes)
-        found, missing = _chosen(names, seen, cluster, namespace, policy)
+    with _cluster(given) as (cluster, namespace, configurations):
+        seen = placing.look(cluster, namespace)
+        found, missing = _chosen(names, seen, cluster, namespace, configurations)
         around = placing.surroundings(cluster) if any(each.waits for each in found) else None
-        told = [(each, explained.explanation_of(each, seen, around, policy)) for each in found]
+        told = [
+            (each, explained.explanation_of(each, seen, around, configurations.of(each.scheduler)))
+            for each in found
+        ]
         readable = around is not None and seen.complete
         explanations = []
         for each, explanation in told:
@@ -283,12 +287,8 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
                 )
             )
         listing.explanations(explanations, output, single=len(names) == 1)
-        if not given.scheduler_conf and any(each.place is not None for each in found):
-            screen.say(
-                "Places assume the built-in configuration; give the scheduler's own with "
-                "--scheduler-conf.",
-                err=True,
-            )
+        placed = {each.scheduler for each in found if each.place is not None}
+        screen.say(*configurations.notes(placed), err=True)
         _end(seen, missing)
 
 
@@ -298,15 +298,19 @@ command.add_command(past.history_command)
 @contextmanager
 def _cluster(
     given: Flags,
-) -> Iterator[tuple[Cluster, str | None, policies.Policy]]:
-    """Provide the cluster, the namespace (None: all), and the policy; errors become sentences."""
+) -> Iterator[tuple[Cluster, str | None, Configured]]:
+    """Provide the cluster, the namespace (None: all), and how schedulers are configured; errors
+    become sentences.
+    """
+    nodes = given.nodes
     try:
-        policy = configuration.load(given.scheduler_conf).policy
+        loaded = configuration.load(given.scheduler_conf)
     except configuration.ConfigurationError as error:
         screen.fail(error.problems)
     with _sentences(), cluster_client.opened(given.kubeconfig, given.context) as cluster:
         named = given.namespace or ("" if given.all_namespaces else cluster.namespace)
-        yield cluster, None if given.all_namespaces else named, policy
+        configurations = configured.of_flags(cluster, loaded, nodes)
+        yield cluster, None if given.all_namespaces else named, configurations
 
 
 @contextmanager
@@ -333,13 +337,13 @@ def _sentences() -> Iterator[None]:
         sys.exit(cluster_client.INTERRUPTED_STATUS)
 
 
-def _jobs(seen: placing.Seen, namespace: str | None, policy: policies.Policy) -> list[Job]:
+def _jobs(seen: placing.Seen, namespace: str | None, configurations: Configured) -> list[Job]:
     """Return the jobs of the namespace. Places are computed only if a job waits."""
     found = _placed(seen, namespace, placing.NO_PLACES)
     schedulers = {each.scheduler for each in found if each.waits} - {""}
     if not schedulers:
         return found
-    return _placed(seen, namespace, placing.places(seen, policy, schedulers))
+    return _placed(seen, namespace, placing.places(seen, configurations, schedulers))
 
 
 def _placed(seen: placing.Seen, namespace: str | None, places: Places) -> list[Job]:
@@ -358,10 +362,10 @@ def _chosen(
     seen: placing.Seen,
     cluster: Cluster,
     namespace: str | None,
-    policy: policies.Policy,
+    configurations: Configured,
 ) -> tuple[list[Job], list[str]]:
     """Return the named jobs, and a sentence for each name without any job."""
-    every = _jobs(seen, namespace, policy)
+    every = _jobs(seen, namespace, configurations)
     pods = _inside(seen.objects.get(Kind.POD, ()), namespace)
     there = {each.key for each in every}
     alone = [pod for pod in pods if _group_key(pod) not in there]

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from vscheduler.cli import screen
 from vscheduler.cli.job import job_figures, job_tables, placing
+from vscheduler.cli.job.configured import Configuration
 from vscheduler.cli.job.job_figures import KUBE_SCHEDULER, Job
 from vscheduler.cli.job.placing import Seen
 from vscheduler.cli.queue import queue_figures, queue_tables
 from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.cli.queue.queue_tables import Style
-from vscheduler.core.config.policy import Policy
 from vscheduler.explain import remedies, wording
 from vscheduler.explain.remedies import Explanation, NotWaitingError
 from vscheduler.mirror import workloads
@@ -210,7 +210,7 @@ def explanation_of(
     job: Job,
     seen: Seen,
     around: Sequence[Object] | None,
-    policy: Policy,
+    configuration: Configuration,
 ) -> Explanation | None:
     """Return the changes that would start a waiting job; None where they can't be known, or if the
     job doesn't wait.
@@ -220,7 +220,8 @@ def explanation_of(
     """
     if around is None or not seen.complete or not job.waits or _has_claims(job, seen):
         return None
-    options = replace(placing.options(seen, job.scheduler), reads=policy.reads)
+    policy = configuration.policy
+    options = replace(placing.options(seen, job.scheduler, configuration), reads=policy.reads)
     given = run.read([*seen.manifests, *around], options)
     gc.freeze()  # a collection would look through the whole cluster
     try:

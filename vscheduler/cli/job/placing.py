@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.cli.job import job_figures
+from vscheduler.cli.job.configured import Configuration, Configured
 from vscheduler.cli.job.job_figures import Places
 from vscheduler.cli.queue import cluster_client, queue_watch
 from vscheduler.cli.queue.cluster_client import (
@@ -24,7 +25,6 @@ from vscheduler.cli.queue.cluster_client import (
     Source,
 )
 from vscheduler.cli.queue.queue_watch import Failure, Find
-from vscheduler.core.config.policy import Policy
 from vscheduler.mirror import paths
 from vscheduler.simulator import waiting_line
 from vscheduler.simulator.run import Options
@@ -61,8 +61,6 @@ class Seen(msgspec.Struct, kw_only=True):
     objects: dict[Kind, Sequence[Object]] = msgspec.field(default_factory=dict)
     left_out: dict[Kind, str] = msgspec.field(default_factory=dict)
     """Why a kind is missing, or is known only in one namespace."""
-    node_selector: tuple[tuple[str, str], ...] = ()
-    """The labels of which the scheduler's nodes have one; empty: all nodes."""
     alone: bool = False
     """Whether all pods without a PodGroup are jobs by themselves: there are none for them."""
     notes: Sequence[str] = ()
@@ -90,11 +88,7 @@ class Seen(msgspec.Struct, kw_only=True):
         return not self.left_out
 
 
-def look(
-    cluster: Cluster,
-    namespace: str | None,
-    node_selector: tuple[tuple[str, str], ...] = (),
-) -> Seen:
+def look(cluster: Cluster, namespace: str | None) -> Seen:
     """Read everything that the user may read; `namespace` is the one that counts, None: all.
 
     PodGroups are read in all namespaces if possible: other jobs are in the same line. Raises
@@ -102,7 +96,7 @@ def look(
     served, and an API server forbids what it doesn't serve, too: nothing is said of them then. In
     their place Volcano's kinds needn't be served.
     """
-    seen, unserved = Seen(node_selector=node_selector), dict[Kind, NotServed]()
+    seen, unserved = Seen(), dict[Kind, NotServed]()
     for kind in SNAPSHOT:
         try:
             seen.objects[kind] = cluster.list(kind).items
@@ -159,7 +153,7 @@ def surroundings(cluster: Cluster) -> list[Object] | None:
     return found
 
 
-def places(seen: Seen, policy: Policy, schedulers: Collection[str]) -> Places:
+def places(seen: Seen, configurations: Configured, schedulers: Collection[str]) -> Places:
     """Return the places of all jobs that wait for these schedulers, each of which has a line of its
     own. Without all that the order depends on, no place is known: any would be wrong.
     """
@@ -167,16 +161,18 @@ def places(seen: Seen, policy: Policy, schedulers: Collection[str]) -> Places:
         return NO_PLACES
     found: dict[str, Place] = {}
     for name in sorted(schedulers):
-        line = waiting_line.places(seen.manifests, policy, options(seen, name))
+        own = configurations.of(name)
+        line = waiting_line.places(seen.manifests, own.policy, options(seen, name, own))
         found |= {str(key): place for key, place in line.items()}
     return Places(found=found)
 
 
-def options(seen: Seen, scheduler: str) -> Options:
+def options(seen: Seen, scheduler: str, configuration: Configuration) -> Options:
     """Return how a scheduler of this name sees the cluster now."""
     return Options(
         scheduler_names=(scheduler,),
-        node_selector=seen.node_selector,
+        node_selector=configuration.nodes,
+        default_queue=configuration.default_queue,
         queues_served=Kind.QUEUE in {*seen.objects, *seen.left_out},
         pod_groups_served=not seen.alone,
         now=time.time(),

@@ -59,6 +59,9 @@ class Kind(StrEnum):
     JOB = "Job"
     REPLICA_SET = "ReplicaSet"
     STATEFUL_SET = "StatefulSet"
+    DEPLOYMENT = "Deployment"
+    CONFIG_MAP = "ConfigMap"
+    LEASE = "Lease"
 
 
 COLLECTIONS: Mapping[Kind, Collection] = {
@@ -84,6 +87,9 @@ COLLECTIONS: Mapping[Kind, Collection] = {
     Kind.JOB: paths.JOBS,
     Kind.REPLICA_SET: paths.REPLICA_SETS,
     Kind.STATEFUL_SET: paths.STATEFUL_SETS,
+    Kind.DEPLOYMENT: paths.DEPLOYMENTS,
+    Kind.CONFIG_MAP: paths.CONFIG_MAPS,
+    Kind.LEASE: paths.LEASES,
 }
 NAMESPACED = frozenset(kind for kind, each in COLLECTIONS.items() if each.namespaced)
 

@@ -9,6 +9,7 @@ import yaml
 from click import testing
 
 from tests.unit.cli import job_objects
+from tests.unit.cli import test_deployed as deployments
 from tests.unit.cli.job_objects import MESSAGE, Fake
 from vscheduler.cli import main
 from vscheduler.cli.job import job_figures
@@ -137,6 +138,19 @@ def test_why(run: Run) -> None:
     assert MESSAGE in done.stdout
     assert "Place in line: 1 of 2 in queue lab, 1 of 2 overall." in done.stdout
     assert "--scheduler-conf" in done.stderr
+
+
+def test_the_configuration_is_that_of_the_schedulers_deployment(run: Run, source: Fake) -> None:
+    """Its ConfigMap has another order of jobs than the built-in configuration."""
+    objects = deployments.Fake().objects
+    conf = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}, {name: predicates}]}]\n'
+    objects[1]["data"] = {"scheduler.yaml": conf}
+    for each in objects:
+        each["metadata"]["namespace"] = "volcano-system"
+        source.found[Kind(each["kind"])].append(each)
+    done = run("why", "train")
+    assert "Place in line: 2 of 2 in queue lab" in done.stdout  # the oldest first
+    assert done.stderr == ""
 
 
 def test_why_nobody_says_anything(run: Run) -> None:

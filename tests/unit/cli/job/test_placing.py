@@ -12,11 +12,15 @@ from tests.unit.cli import job_objects
 from tests.unit.cli.job_objects import Fake
 from vscheduler.cli import main
 from vscheduler.cli.job import job_figures, placing
+from vscheduler.cli.job.configured import Configuration
 from vscheduler.cli.job.job_figures import Job, Places
 from vscheduler.cli.job.listing import Listing
 from vscheduler.cli.job.placing import Seen
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Change, Forbidden, Kind, NotServed
+from vscheduler.daemon import configuration
+
+BUILT_IN = Configuration(policy=configuration.load("").policy)
 
 
 def named(found: Seen, kind: Kind) -> list[str]:
@@ -130,9 +134,9 @@ def test_volcanos_kinds_need_not_be_served_where_kubernetes_own_are() -> None:
     seen = placing.look(cluster, None)
     assert Kind.QUEUE not in seen.objects
     assert seen.notes == (placing.NO_QUEUES,)
-    assert not placing.options(seen, "vscheduler").queues_served
+    assert not placing.options(seen, "vscheduler", BUILT_IN).queues_served
     other: Any = Fake(job_objects.objects())
-    assert placing.options(placing.look(other, None), "vscheduler").queues_served
+    assert placing.options(placing.look(other, None), "vscheduler", BUILT_IN).queues_served
     cluster.without = (*placing.VOLCANO, Kind.NATIVE_POD_GROUP)
     with pytest.raises(NotServed, match="no kind Queue"):
         placing.look(cluster, None)
