@@ -45,6 +45,10 @@ COMMANDS = {
         "vscheduler.cli.simulate",
         short_help="Show what scheduling cycles would decide on manifests, and why.",
     ),
+    "status": Place(
+        "vscheduler.cli.status",
+        short_help="Show who leads, and what is wrong.",
+    ),
     "what-if": Place(
         "vscheduler.cli.what_if",
         short_help="Show what another setting of a queue would do.",

@@ -1,7 +1,7 @@
 """A cluster of plain objects as `vscheduler job` reads it, or the part that a tenant may read."""
 
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,6 +78,10 @@ class Fake:
         made = Fake(self.found, self._only, refused=self.refused)
         made._within, made.asked, made.script = namespace, self.asked, self.script
         return made
+
+    def unbound_pods(self) -> Sequence[Object]:
+        """The pods without a node."""
+        return [each for each in self.found[Kind.POD] if not each["spec"].get("nodeName")]
 
     def queue(self, name: str) -> Object | None:
         """One of the queues."""

@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from enum import StrEnum
 from http import HTTPStatus
@@ -220,6 +220,13 @@ class Cluster:
         items: list[Object] = [typed | each for each in found.get("items") or ()]
         return Listing(items=items, version=found["metadata"].get("resourceVersion", ""))
 
+    def unbound_pods(self) -> Sequence[Object]:
+        """Return the pods of all namespaces that have no node and aren't finished."""
+        query = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
+        found = self._decoded(Kind.POD, self._ask("GET", paths.PODS.everywhere, query=query))
+        items: Sequence[Object] = found.get("items") or ()
+        return items
+
     def queue(self, name: str) -> Object | None:
         """Return a queue, or None if no queue has the name."""
         answer = self._ask_queue("GET", name)
@@ -305,6 +312,7 @@ class Cluster:
         body: Mapping[str, Any] | None = None,
         *,
         dry_run: bool = False,
+        query: Mapping[str, str] | None = None,
     ) -> Answer:
         """Return an answer. Expired credentials are renewed once. Raises ClusterError."""
         fresh = self._client is None
@@ -316,7 +324,7 @@ class Cluster:
                 method,
                 path,
                 None if body is None else json.dumps(body).encode(),
-                query={"dryRun": "All"} if dry_run else None,
+                query={"dryRun": "All"} if dry_run else query,
                 headers=None if body is None else {"Content-Type": patches},
                 seconds=ANSWER_SECONDS,
             )
