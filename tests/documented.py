@@ -92,6 +92,7 @@ ELSEWHERE: Mapping[str, str] = {
         f"{PAST}test_values_are_exact"
     ),
     "vscheduler report --since 30d --by user": f"{PAST}test_a_report_sums_up",
+    "vscheduler status": "tests/unit/cli/test_status.py::test_all_is_well",
     "vscheduler run --kubeconfig ~/.kube/config": (
         f"{INTEGRATION}test_documented_commands.py::test_the_quick_start_leads_to_gangs_that_run"
     ),

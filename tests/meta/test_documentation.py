@@ -92,6 +92,7 @@ def page_of(words: str) -> str:
         "queue": "queues.md",
         "what-if": "queues.md",
         "run": "volcano.md",
+        "status": "operations.md",
     }
     command, *within = words.split()[1:] or [""]
     return PAGES.get(names.get(" ".join((command, *within)), names.get(command, "")), README)

@@ -44,8 +44,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be read, and why."""
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """A Lease of ours."""
+class HeldLease(msgspec.Struct, frozen=True, kw_only=True):
+    """A Lease of ours, and who holds it."""
 
     name: str
     holder: str
@@ -158,7 +158,7 @@ def refused(groups: Sequence[Object]) -> list[tuple[str, str]]:
     return found
 
 
-def leases(seen: Seen) -> list[Lease]:
+def leases(seen: Seen) -> list[HeldLease]:
     """Return our Leases, by name: other components keep theirs in the same namespace."""
     found = []
     for each in seen.leases:
@@ -167,7 +167,7 @@ def leases(seen: Seen) -> list[Lease]:
         configuration = (metadata.get("annotations") or {}).get(lease_records.CONFIGURATION, "")
         known = configuration or name == CONTROLLERS_LEASE or name.endswith(PODGROUPS_SUFFIX)
         if known or name in seen.found.schedulers:
-            lease = Lease(
+            lease = HeldLease(
                 name=name,
                 holder=str(spec.get("holderIdentity") or ""),
                 acquired=queue_figures.instant(spec.get("acquireTime")),
@@ -208,14 +208,14 @@ def problems(seen: Seen, now: float) -> list[str]:
     return [*found, *(f"Binds of {key} are refused: {message}" for key, message in seen.refused)]
 
 
-def _without_leader(known: Mapping[str, Lease], now: float) -> Iterator[str]:
+def _without_leader(known: Mapping[str, HeldLease], now: float) -> Iterator[str]:
     for lease in known.values():
         if not lease.is_led(now):
             since = queue_figures.age(now - lease.renewed)
             yield f"Nobody leads {lease.name}: its Lease was last renewed {since} ago."
 
 
-def _missing(seen: Seen, known: Mapping[str, Lease]) -> Iterator[str]:
+def _missing(seen: Seen, known: Mapping[str, HeldLease]) -> Iterator[str]:
     """Iterate over Leases that should be there."""
     if CONTROLLERS_LEASE not in known:
         yield f"No controllers run: there is no Lease {CONTROLLERS_LEASE}, so nobody keeps Queues."
@@ -233,7 +233,7 @@ def _missing(seen: Seen, known: Mapping[str, Lease]) -> Iterator[str]:
             )
 
 
-def _otherwise(seen: Seen, known: Mapping[str, Lease]) -> Iterator[str]:
+def _otherwise(seen: Seen, known: Mapping[str, HeldLease]) -> Iterator[str]:
     """Iterate over schedulers that are led with another configuration than their Deployment's."""
     for name, scheduler in sorted(seen.found.schedulers.items()):
         held = known[name].configuration if name in known else ""
