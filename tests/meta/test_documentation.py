@@ -83,6 +83,7 @@ def page_of(words: str) -> str:
     """The text that explains a command."""
     names = {
         "check": "check.md",
+        "convert": "coming-from-kueue.md",
         "job": "jobs.md",
         "job history": "history.md",
         "plugin": "plugins.md",

@@ -17,6 +17,10 @@ COMMANDS = {
         "vscheduler.cli.check",
         short_help="Find problems in a configuration and in manifests.",
     ),
+    "convert": Place(
+        "vscheduler.cli.convert.command",
+        short_help="Turn Kueue's objects into Queues.",
+    ),
     "job": Place(
         "vscheduler.cli.job.command",
         short_help="Show jobs, their places in line, and why they wait.",

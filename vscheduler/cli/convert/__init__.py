@@ -1,0 +1,1 @@
+"""`vscheduler convert`: objects of Kueue as ours. kueue.py is pure."""
