@@ -156,7 +156,9 @@ def settings_of(arguments: Sequence[str]) -> Settings:
     """Return the settings that these arguments stand for. Raises settings.SettingsError and
     click.ClickException.
     """
-    words = dict(command.make_context("run", list(arguments)).params)
+    # click keeps the help flags of the first context, which are the same then as for users.
+    parsed = command.make_context("run", list(arguments), help_option_names=["-h", "--help"])
+    words = dict(parsed.params)
     for name in (*IGNORED_SWITCHES, *IGNORED_VALUES):
         words.pop(name.replace("-", "_"))
     most = flags.take(words)
