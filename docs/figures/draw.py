@@ -114,6 +114,36 @@ def one_cycle() -> Figure:
     return figure
 
 
+def how_it_works() -> Figure:
+    """Show what happens to jobs: from their queue to nodes, or to a reason."""
+    figure = Figure(
+        "How it works: jobs wait in queues, gangs get nodes, people get reasons", 930, 330
+    )
+    figure.box(20, 30, (150, 56), OUTSIDE, "team vision", "Jobs, RayJobs, Spark")
+    figure.box(20, 110, (150, 56), OUTSIDE, "team speech", "Deployments, pods")
+    figure.box(230, 30, (150, 56), EDGE, "queue vision", "has 24 of 32 GPUs")
+    figure.box(230, 110, (150, 56), EDGE, "queue speech", "has 40 of 32 GPUs")
+    figure.box(
+        450, 55, (190, 90), PURE, "one cycle", "whose turn is it?", "does the whole gang fit?"
+    )
+    figure.frame(750, 20, (170, 160), "nodes")
+    figure.box(760, 50, (150, 34), PURE, "8 of 8: gang A")
+    figure.box(760, 94, (150, 34), PURE, "8 of 8: gang A")
+    figure.box(760, 138, (150, 30), OUTSIDE, "4 of 8: others")
+    figure.box(450, 230, (190, 66), EDGE, "reason", "needs 8 GPUs more,", "3rd of 5 in its queue")
+    figure.box(740, 230, (180, 66), EDGE, "eviction", "only if the whole gang", "then has nodes")
+    figure.arrow((170, 58), (228, 58))
+    figure.arrow((170, 138), (228, 138))
+    figure.arrow((380, 58), (448, 85))
+    figure.arrow((380, 138), (448, 115))
+    figure.arrow((640, 100), (748, 100), label="all or nothing", at=(694, 92))
+    figure.arrow((545, 145), (545, 228), label="waits", at=(522, 190))
+    figure.arrow((640, 145), (738, 245), label="others borrow its share", at=(762, 205))
+    figure.arrow((830, 230), (830, 182), label="frees", at=(850, 210))
+    figure.arrow((450, 263), (95, 263), (95, 168), label="told to people", at=(272, 255))
+    return figure
+
+
 def legend(figure: Figure, y: int) -> None:
     """Explain the fills."""
     x = 240
@@ -216,6 +246,7 @@ def throughput() -> Figure:
 
 
 FIGURES = {
+    "how-it-works.svg": how_it_works,
     "network.svg": network,
     "one-cycle.svg": one_cycle,
     "processes.svg": processes,
