@@ -181,7 +181,7 @@ def leases(seen: Seen) -> list[HeldLease]:
 
 def rows(seen: Seen, now: float) -> list[Mapping[str, str]]:
     """Return a row for each Lease."""
-    made = []
+    made: list[Mapping[str, str]] = []
     for lease in leases(seen):
         led, scheduler = lease.is_led(now), seen.found.schedulers.get(lease.name)
         same = scheduler is not None and scheduler.digest == lease.configuration

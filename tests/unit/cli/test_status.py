@@ -1,6 +1,7 @@
 """`vscheduler status`: what is wrong is said, each in a sentence."""
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from click import testing
 from tests.unit.cli import job_objects
 from tests.unit.cli import test_deployed as deployments
 from tests.unit.cli.job_objects import Fake
-from vscheduler.cli import deployed, main, status
+from vscheduler.cli import deployed, main
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Forbidden, Kind, NotServed, Object
 from vscheduler.mirror import statuses
@@ -54,7 +55,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Fake:
     for each in fake.found[Kind.POD]:
         each["spec"]["schedulerName"] = "vscheduler"
     monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(fake))
-    monkeypatch.setattr(status.time, "time", lambda: NOW)
+    monkeypatch.setattr(time, "time", lambda: NOW)
     return fake
 
 

@@ -28,9 +28,9 @@ def command(*, files: tuple[Path, ...], write_conf: Path | None, strict: bool) -
     -o yaml` is accepted, too.
     """
     with lazy_commands.importing():
-        from vscheduler.cli import output, reading  # noqa: PLC0415 - nobody's help needs them
-        from vscheduler.cli.convert import kueue  # noqa: PLC0415 - the same
-        from vscheduler.simulator import manifests  # noqa: PLC0415 - the same
+        from vscheduler.cli import output, reading
+        from vscheduler.cli.convert import kueue
+        from vscheduler.simulator import manifests
     try:
         documents = reading.read(files)
     except reading.ReadError as error:

@@ -193,7 +193,7 @@ def test_fields_without_a_counterpart_are_listed(more: Tree, says: str) -> None:
 
 def test_flavors_and_other_kinds_are_listed() -> None:
     """With what pods need now."""
-    flavor = {"nodeLabels": {"pool": "a"}, "tolerations": [{}], "topologyName": "t"}
+    flavor: Tree = {"nodeLabels": {"pool": "a"}, "tolerations": [{}], "topologyName": "t"}
     made = converted(
         thing("ResourceFlavor", "f", **flavor),
         thing("AdmissionCheck", "c"),
