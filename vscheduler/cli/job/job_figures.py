@@ -211,7 +211,6 @@ def _lone(pod: Object, named: str, places: Places) -> Job:
         unreadable="",
         scheduler=found.scheduler,
         place=place,
-        approximate=places.approximate,
     )
 
 
