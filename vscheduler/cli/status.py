@@ -212,7 +212,8 @@ def _without_leader(known: Mapping[str, HeldLease], now: float) -> Iterator[str]
     for lease in known.values():
         if not lease.is_led(now):
             since = queue_figures.age(now - lease.renewed)
-            yield f"Nobody leads {lease.name}: its Lease was last renewed {since} ago."
+            what = "its Lease was last renewed" if lease.holder else "its last leader gave it up"
+            yield f"Nobody leads {lease.name}: {what} {since} ago."
 
 
 def _missing(seen: Seen, known: Mapping[str, HeldLease]) -> Iterator[str]:

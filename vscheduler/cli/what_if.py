@@ -8,10 +8,10 @@ import click
 from msgspec.structs import replace
 
 from vscheduler.cli import flags, screen
-from vscheduler.cli.job import placing
+from vscheduler.cli.job import configured, placing
+from vscheduler.cli.job.configured import Configuration
 from vscheduler.cli.queue import cluster_client, completion, queue_settings
 from vscheduler.cli.queue.cluster_client import Cluster, ClusterError
-from vscheduler.core.config.policy import Policy
 from vscheduler.daemon import configuration, settings
 from vscheduler.explain import what_if
 from vscheduler.explain.what_if import Comparison
@@ -60,15 +60,16 @@ def command(  # noqa: PLR0913 - one parameter per flag
         raise click.UsageError("nothing to try: name a flag such as --weight")
     try:
         checked = settings.check(settings.Given(node_selector=node_selector))
-        policy = configuration.load(scheduler_conf).policy
+        loaded = configuration.load(scheduler_conf)
     except settings.SettingsError as error:
         screen.fail(error.problems, screen.USAGE_STATUS)
     except configuration.ConfigurationError as error:
         screen.fail(error.problems)
     try:
         with cluster_client.tidy_end(), cluster_client.opened(kubeconfig, context) as cluster:
-            selector = checked.node_selector
-            found, changes = _compared(cluster, name, wanted, policy, scheduler_name, selector)
+            known = configured.of_flags(cluster, loaded, checked.node_selector)
+            own = known.of(scheduler_name)
+            found, changes = _compared(cluster, name, wanted, scheduler_name, own)
     except ClusterError as error:
         raise click.ClickException(plain_text.shown(str(error))) from error
     except KeyboardInterrupt:
@@ -85,12 +86,11 @@ def _compared(
     cluster: Cluster,
     name: str,
     wanted: dict[str, Any],
-    policy: Policy,
     scheduler: str,
-    selector: tuple[tuple[str, str], ...],
+    own: Configuration,
 ) -> tuple[Comparison, list[str]]:
     """Return the comparison, and the changes in words."""
-    seen = placing.look(cluster, None, selector)
+    seen = placing.look(cluster, None)
     queue = placing.queue_of(seen, name)
     if queue is None:
         screen.fail([f"there is no queue {name}"])
@@ -98,9 +98,9 @@ def _compared(
     around = placing.surroundings(cluster)
     if around is None or not seen.complete:
         screen.fail([UNREADABLE])
-    options = replace(placing.options(seen, scheduler), reads=policy.reads)
+    options = replace(placing.options(seen, scheduler, own), reads=own.policy.reads)
     gc.freeze()  # a collection would look through the whole cluster
     patch = queue_settings.patch(changes)
-    found = what_if.compare([*seen.manifests, *around], name, patch, policy, options)
+    found = what_if.compare([*seen.manifests, *around], name, patch, own.policy, options)
     assert found is not None, "the queue is there"
     return found, [str(each) for each in changes]

@@ -115,7 +115,7 @@ def change(source: Fake, what: str) -> None:
     ("what", "says"),
     [
         ("old", "Nobody leads vscheduler: its Lease was last renewed 120m ago."),
-        ("released", "Nobody leads vscheduler: "),
+        ("released", "Nobody leads vscheduler: its last leader gave it up 1s ago."),
         ("controllers", "No controllers run: there is no Lease vscheduler-controllers"),
         ("podgroups", "Nobody creates PodGroups for vscheduler"),
         (

@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from click import testing
 
 from tests.unit.cli import job_objects
+from tests.unit.cli import test_deployed as deployments
 from tests.unit.cli.job_objects import Fake
 from vscheduler.cli import main
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.explain import what_if
+from vscheduler.simulator.run import Options
 
 Run = Callable[..., testing.Result]
 
@@ -47,3 +51,23 @@ def test_what_cant_be_tried_is_said(run: Run, source: Fake) -> None:
     assert run("lab", "--weight=2", "--node-selector=x").exit_code == 2
     source.refused = frozenset({Kind.NODE})
     assert "it can't be known without reading" in run("lab", "--weight=2").stderr
+
+
+def test_the_configuration_is_that_of_the_schedulers_deployment(
+    run: Run, source: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the nodes that it may use; flags win."""
+    made, compare, asked = deployments.Fake(), what_if.compare, list[Options]()
+    made.arguments.append("--node-selector=pool=batch")
+    for each in made.objects:
+        each["metadata"]["namespace"] = "volcano-system"
+        source.found[Kind(each["kind"])].append(each)
+
+    def noted(*arguments: Any) -> Any:
+        asked.append(arguments[-1])
+        return compare(*arguments)
+
+    monkeypatch.setattr(what_if, "compare", noted)
+    assert run("lab", "--weight=3").exit_code == 0
+    assert run("lab", "--weight=3", "--node-selector=pool=other").exit_code == 0
+    assert [each.node_selector for each in asked] == [(("pool", "batch"),), (("pool", "other"),)]
