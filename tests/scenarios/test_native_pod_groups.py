@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from tests import running
+from tests.scenarios import alone
+from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options, Outcome
 
@@ -160,6 +162,21 @@ def test_pods_wait_for_their_group_and_are_told() -> None:
     assert rejection.name == "g-0"
     assert rejection.field == "spec.schedulingGroup.podGroupName"
     assert rejection.message.startswith("there is no PodGroup default/g of scheduling.k8s.io/v1b")
+
+
+def test_pods_wait_if_their_group_is_deleted_meanwhile() -> None:
+    """They start once there is one of this name again."""
+    members = [alone.a_pod(f"g-{place}", group="g") for place in range(3)]
+    gang = [alone.a_group("g", 3, "lab"), *members]
+    mirror = alone.a_mirror(alone.a_node("n1"), alone.a_queue("lab"), *gang)
+    assert not alone.binds(mirror)
+    mirror.apply(Remove(kind=Kind.NATIVE_POD_GROUP, namespace="default", name="g", uid=""))
+    alone.show(mirror, alone.a_node("n2"))
+    assert not alone.binds(mirror)
+    (status,) = alone.decide(mirror).groups
+    assert {each.field for each in status.rejections} == {"spec.schedulingGroup.podGroupName"}
+    alone.show(mirror, gang[0])
+    assert alone.binds(mirror) == ["g-0", "g-1", "g-2"]
 
 
 def test_both_kinds_of_groups_may_have_one_name() -> None:
