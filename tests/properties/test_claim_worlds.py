@@ -53,6 +53,12 @@ def test_pods_may_get_their_nodes_back_near_one_that_has_come() -> None:
     lives_well(dataclasses.replace(plan(297, "capacity"), cycles=10))
 
 
+def test_a_queue_may_be_above_its_share_in_devices_of_shared_claims() -> None:
+    """Its pod goes for a gang whose only device is that of a claim which its pods share."""
+    made = Plan(seed=320243, configuration="preempt", claiming=True, meeting=True, cycles=20)
+    lives_well(made)
+
+
 @pytest.mark.at_length
 @pytest.mark.parametrize("configuration", configurations.NAMES)
 def test_many_worlds_with_claims_break_no_rule(configuration: str) -> None:

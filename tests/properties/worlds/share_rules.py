@@ -31,7 +31,7 @@ class Claim:
     """Of the preemptor."""
     queue: str
     wanted: Amounts
-    """What all of the job that is placed in the cycle asks for."""
+    """What all of the job that is placed in the cycle asks for, claims that it shares included."""
     victims: tuple[Eviction, ...]
     before: Mapping[str, Amounts]
     """What queues held."""
@@ -136,10 +136,10 @@ def _claims(moment: Moment) -> Iterator[Claim]:
     if setting.volcano or "proportion" not in setting.plugins:
         return
     held = {name: census.allocated(name) for name in census.queues}
-    wanted: defaultdict[str, Amounts] = defaultdict(Counter)
+    placed: defaultdict[str, list[Document]] = defaultdict(list)
     for each in (*moment.binds, *moment.pipelined):
         pod = census.pods[each.pod]
-        wanted[censuses.group_of(pod)].update(censuses.request(pod))
+        placed[censuses.group_of(pod)].append(pod)
     for group, steps in _starts(moment):
         before = {name: Counter(amounts) for name, amounts in held.items()}
         for step in steps:
@@ -155,7 +155,7 @@ def _claims(moment: Moment) -> Iterator[Claim]:
             yield Claim(
                 group=group,
                 queue=census.groups[group]["spec"]["queue"],
-                wanted=wanted[group],
+                wanted=censuses.total(placed[group]),
                 victims=tuple(victims),
                 before=before,
                 after={name: Counter(amounts) for name, amounts in held.items()},
