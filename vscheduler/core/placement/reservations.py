@@ -195,6 +195,9 @@ class Reservations:
     @contextmanager
     def respected_by_all(self) -> Iterator[None]:
         """Let all that is reserved count as used, for the reasons of jobs that it keeps out."""
+        if not len(self._reserved):
+            yield
+            return
         with self._counted(*self._reserved.timeline().most_taken(self._session.snapshot.now, inf)):
             yield
 
