@@ -262,6 +262,16 @@ def test_what_pods_wait_for_is_said() -> None:
     assert told()["c"] == "the scheduler can't read Job c, or makes PodGroups for all pods"
 
 
+def test_a_pod_of_kubernetes_own_podgroup_waits_for_no_other() -> None:
+    """While that one is missing, the pod isn't told that the controllers make one."""
+    pod = a_pod("member")
+    pod["spec"]["schedulingGroup"] = {"podGroupName": "gang"}
+    for spares_groups in (True, False):
+        mirror = a_mirror(pod, spares_groups=spares_groups)
+        (waiting,) = mirror.ungrouped()
+        assert mirror.why_ungrouped(waiting) == ""
+
+
 def test_a_pod_stays_in_the_podgroup_that_it_names() -> None:
     """So nothing changes for what runs when an installation is upgraded."""
     group = alone.an_automatic_group("default/web-0123456789")

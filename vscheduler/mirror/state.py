@@ -387,8 +387,11 @@ class Mirror:
         return self._overlay.need(pod)
 
     def why_ungrouped(self, pod: Pod) -> str:
-        """Return why a pod needs an automatic PodGroup; empty if it doesn't."""
-        if pod.origin is None:
+        """Return why a pod needs an automatic PodGroup; empty if it doesn't.
+
+        One that names a PodGroup of Kubernetes' own API waits for that one.
+        """
+        if pod.origin is None or not lone_pods.is_lone(pod):
             return ""
         owner = self._overlay.owner_annotations(pod)
         needed, spares = self._overlay.need(pod), self.spares_groups
