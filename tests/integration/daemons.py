@@ -198,11 +198,13 @@ def until(done: Callable[[], object], daemon: Daemon) -> None:
 
 
 def first_lists(daemon: Daemon) -> int:
-    """Wait until both processes have listed what they watch, or know that it isn't served, and
-    return the number of lists.
+    """Wait until both processes have listed what they watch by default, or know that it isn't
+    served, and return the number of lists.
     """
-    theirs = [paths.WATCHED[kind] for kind in startup.NEEDED_BY_CONTROLLERS]
-    known = Counter([*paths.WATCHED.values(), *theirs, *owners.WATCHED.values()])
+    watched = [kind for kind in paths.WATCHED if kind not in paths.OWNERS]  # FOR_ALL
+    theirs = [kind for kind in watched if kind in startup.NEEDED_BY_CONTROLLERS]
+    both = [paths.WATCHED[kind] for kind in (*watched, *theirs)]
+    known = Counter([*both, *owners.WATCHED.values()])
 
     def answered() -> Counter[str]:
         said = (*daemon.said("watch.listed"), *daemon.said("watch.absent"))
