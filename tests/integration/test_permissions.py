@@ -109,7 +109,10 @@ class Halves:
         with (
             foreign.kind(self._plane, "bus.volcano.sh", "v1alpha1", "Command"),
             losing_an_answer(self._plane, self._folder) as through,
-            self._half(SCHEDULER, f"--scheduler-conf={conf}", through=through) as first,
+            # Owners of pods are read only if not all pods get PodGroups.
+            self._half(
+                SCHEDULER, f"--scheduler-conf={conf}", "--podgroups=gangs", through=through
+            ) as first,
         ):
             # Nobody else is there to make it.
             daemons.until(lambda: tenancy.queue_of(self._plane, "default"), first)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from hypothesis import given, strategies
+from msgspec.structs import replace
 
 from tests.properties import clusters, pod_affinity_clusters
 from tests.unit.mirror import manifests
@@ -14,6 +15,7 @@ from vscheduler.mirror.decode.wire import NativePodGroup, Pod, PodGroup
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.translate.pods import Translator
+from vscheduler.model import jobs
 from vscheduler.model.jobs import HOLDING, Job, JobId, PodClass, TaskId
 from vscheduler.model.queues import DEFAULT
 from vscheduler.model.snapshot import Snapshot
@@ -262,8 +264,12 @@ def held_elsewhere(documents: list[Document]) -> dict[str, Counter[str]]:
 
 
 def views(seen: Mirror) -> Iterator[object]:
-    """Everything that a Mirror says about the cluster."""
-    yield manifests.canonical(seen.snapshot(0.0))
+    """Everything that a Mirror says about the cluster, but for pods that succeeded and are gone:
+    only who saw them knows of those that no status counts yet.
+    """
+    snapshot = seen.snapshot(0.0)
+    left = tuple(map(jobs.without_gone, snapshot.jobs))
+    yield manifests.canonical(replace(snapshot, jobs=left))
     yield sorted(seen.rejections.items())
     yield manifests.names(seen.ungrouped())
 

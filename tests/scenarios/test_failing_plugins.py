@@ -1,10 +1,12 @@
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn, cast
 
 import numpy as np
 import pytest
 
 from tests import running
+from tests.scenarios import test_reservations
 from vscheduler.core import cycle
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
@@ -48,14 +50,14 @@ CLOSED = {name for name, hook in hooks.HOOKS.items() if hook.closed}
 UNASKED = {
     *("shortages", "job_starving", "job_enqueueable", "job_enqueued", "preemptive"),
     *("preemptable", "reclaimable", "share_after", "victim_queue_key", "shuffle_victims"),
-    *("start_timeout", "recovery_timeout", "queue_path", "share_with"),
+    *("start_timeout", "recovery_timeout", "queue_path", "share_with", "on_ended"),
 }
 """Hooks that allocate has no question for in this cluster."""
 
 ONLY_IN_TREES = {"queue_path"}
 """Hooks that are asked only where plugin drf keeps a tree of queues, and another orders them."""
 
-ASKED_ELSEWHERE = {"shortages", "share_with", "recovery_timeout"}
+ASKED_ELSEWHERE = {"shortages", "share_with", "recovery_timeout", "on_ended"}
 """Hooks with tests of their own."""
 
 ASKED = set(hooks.HOOKS) - UNASKED
@@ -173,6 +175,18 @@ def test_a_recovery_time_out_that_is_not_known_evicts_nobody() -> None:
     )
     assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", "recovery_timeout")]
     assert (result.evicts, result.wake_at) == ((), None)
+
+
+def test_a_plugin_that_cannot_hear_of_ended_pods_keeps_no_job_from_its_promise() -> None:
+    """Starts are planned without it."""
+    bad = type("Bad", (Plugin,), {"name": "bad", "on_ended": fail})
+    usual = test_reservations.policy("easy")
+    result = cycle.run_cycle(
+        running.snapshot_of(pictures.documents(test_reservations.PICTURE)),
+        replace(usual, tiers=((PluginSetting(plugin=bad),), *usual.tiers)),
+    )
+    assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", "on_ended")]
+    assert {bind.task.job for bind in result.binds} == {"default/short"}
 
 
 @pytest.mark.parametrize("hook", sorted(UNASKED - ONLY_IN_TREES - ASKED_ELSEWHERE))
