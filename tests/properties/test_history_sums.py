@@ -143,17 +143,23 @@ def _amount(resource: str, text: str) -> int:
     return int(number * MILLI[resource])
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_sums_are_exactly_those_of_each_pod_by_itself(seed: int, tmp_path: Path) -> None:
-    """Whoever leads when, and however often the process dies: by queue and by user, in all and in
-    any part of the time.
-    """
-    world = Oracle(random.Random(seed), tmp_path / "history.db")
+def a_past(seed: int, folder: Path) -> Oracle:
+    """A random history, all of which is written."""
+    world = Oracle(random.Random(seed), folder / "history.db")
     for _ in range(300):
         world.step()
     if not world.leads:
         world.cluster.begin()
     world.cluster.turn()
+    return world
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sums_are_exactly_those_of_each_pod_by_itself(seed: int, tmp_path: Path) -> None:
+    """Whoever leads when, and however often the process dies: by queue and by user, in all and in
+    any part of the time.
+    """
+    world = a_past(seed, tmp_path)
     last = int(world.cluster.now)
     windows = [(0, last)] + [sorted(world.chance.sample(range(last + 1), 2)) for _ in range(4)]
     for since, until in windows:
@@ -172,12 +178,7 @@ def test_sums_are_exactly_those_of_each_pod_by_itself(seed: int, tmp_path: Path)
 @pytest.mark.parametrize("seed", SEEDS[:10])
 def test_the_parts_of_a_series_are_the_sums_of_its_steps(seed: int, tmp_path: Path) -> None:
     """Each step by itself, the last one being shorter."""
-    world = Oracle(random.Random(seed), tmp_path / "history.db")
-    for _ in range(300):
-        world.step()
-    if not world.leads:
-        world.cluster.begin()
-    world.cluster.turn()
+    world = a_past(seed, tmp_path)
     last = int(world.cluster.now)
     wanted = Filter(since=START + 3, until=START + last - 2)
     found = Reader(world.cluster.path).usage(By.QUEUE, wanted, 217, START + last)

@@ -52,17 +52,12 @@ def command(  # noqa: PLR0913 - one parameter per flag
             ["nothing to check: give files, --scheduler-conf, or both"], screen.USAGE_STATUS
         )
     with lazy_commands.importing():
+        from vscheduler.cli import loading
         from vscheduler.cli.checks import inspection, native_groups, schemas
-        from vscheduler.daemon import configuration, settings
+        from vscheduler.daemon import settings
         from vscheduler.simulator import run
     given = settings.Given(scheduler_name=scheduler_name, default_queue=default_queue)
-    try:
-        checked = settings.check(given)
-        built_in = configuration.load("").policy
-    except settings.SettingsError as error:
-        screen.fail(error.problems, screen.USAGE_STATUS)
-    except configuration.ConfigurationError as error:
-        screen.fail(error.problems)
+    checked, built_in = loading.checked(given), loading.loaded("").policy
     options = run.Options(
         scheduler_names=checked.scheduler_names,
         claim_unowned=True,

@@ -90,19 +90,13 @@ def command(  # noqa: PLR0913 - one parameter per flag
     -o yaml` is accepted, too. The result doesn't depend on the order of the objects.
     """
     with lazy_commands.importing():
-        from vscheduler.cli import reading, tables
-        from vscheduler.daemon import configuration, settings
+        from vscheduler.cli import loading, reading, tables
+        from vscheduler.daemon import settings
         from vscheduler.simulator import run
     given = settings.Given(
         scheduler_name=scheduler_name, node_selector=node_selector, default_queue=default_queue
     )
-    try:
-        checked = settings.check(given)
-        loaded = configuration.load(scheduler_conf)
-    except settings.SettingsError as error:
-        screen.fail(error.problems, screen.USAGE_STATUS)
-    except configuration.ConfigurationError as error:
-        screen.fail(error.problems)
+    checked, loaded = loading.checked(given), loading.loaded(scheduler_conf)
     try:
         documents = reading.read(files)
     except reading.ReadError as error:

@@ -7,12 +7,12 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from vscheduler.cli import flags, screen
+from vscheduler.cli import flags, loading, screen
 from vscheduler.cli.job import configured, placing
 from vscheduler.cli.job.configured import Configuration
 from vscheduler.cli.queue import cluster_client, completion, queue_settings
 from vscheduler.cli.queue.cluster_client import Cluster, ClusterError
-from vscheduler.daemon import configuration, settings
+from vscheduler.daemon import settings
 from vscheduler.explain import what_if
 from vscheduler.explain.what_if import Comparison
 from vscheduler.mirror.wording import plain_text
@@ -58,13 +58,8 @@ def command(  # noqa: PLR0913 - one parameter per flag
     wanted = {key: value for key, value in given.items() if value not in (None, {})}
     if not wanted:
         raise click.UsageError("nothing to try: name a flag such as --weight")
-    try:
-        checked = settings.check(settings.Given(node_selector=node_selector))
-        loaded = configuration.load(scheduler_conf)
-    except settings.SettingsError as error:
-        screen.fail(error.problems, screen.USAGE_STATUS)
-    except configuration.ConfigurationError as error:
-        screen.fail(error.problems)
+    checked = loading.checked(settings.Given(node_selector=node_selector))
+    loaded = loading.loaded(scheduler_conf)
     try:
         with cluster_client.tidy_end(), cluster_client.opened(kubeconfig, context) as cluster:
             known = configured.of_flags(cluster, loaded, checked.node_selector)

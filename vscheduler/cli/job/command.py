@@ -27,10 +27,11 @@ from vscheduler.mirror import workloads
 from vscheduler.mirror.wording import plain_text
 
 with lazy_commands.importing():
+    from vscheduler.cli import loading
     from vscheduler.cli.job import configured, explained, listing, page_client, past, placing
     from vscheduler.cli.job.configured import Configured
     from vscheduler.cli.job.explained import Explained
-    from vscheduler.daemon import configuration, settings
+    from vscheduler.daemon import settings
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -51,10 +52,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def nodes(self) -> tuple[tuple[str, str], ...]:
         """The labels of --node-selector. Ends the command if they can't be read."""
-        try:
-            return settings.check(settings.Given(node_selector=self.node_selector)).node_selector
-        except settings.SettingsError as error:
-            screen.fail(error.problems, screen.USAGE_STATUS)
+        return loading.checked(settings.Given(node_selector=self.node_selector)).node_selector
 
 
 def _options(command: Command) -> Command:
@@ -75,19 +73,7 @@ def _options(command: Command) -> Command:
             help="The scheduler's own --node-selector [default: as its Deployment says]; "
             "repeatable.",
         ),
-        click.option(
-            "--token-file",
-            metavar="FILE",
-            default="",
-            help="With --server: a file with a token [default: the kubeconfig's].",
-        ),
-        click.option(
-            "--server-ca",
-            metavar="FILE",
-            default="",
-            envvar="VSCHEDULER_SERVER_CA",
-            help="With --server: certificates to trust [default: the system's].",
-        ),
+        *cluster_client.PAGE_ACCESS,
         click.option(
             "--server",
             metavar="URL",
@@ -303,10 +289,7 @@ def _cluster(
     become sentences.
     """
     nodes = given.nodes
-    try:
-        loaded = configuration.load(given.scheduler_conf)
-    except configuration.ConfigurationError as error:
-        screen.fail(error.problems)
+    loaded = loading.loaded(given.scheduler_conf)
     with _sentences(), cluster_client.opened(given.kubeconfig, given.context) as cluster:
         named = given.namespace or ("" if given.all_namespaces else cluster.namespace)
         configurations = configured.of_flags(cluster, loaded, nodes)

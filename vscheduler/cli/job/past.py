@@ -66,19 +66,7 @@ def source(command: Command) -> Command:
     """Add the flags of Source."""
     for add in (
         *cluster_client.ACCESS,
-        click.option(
-            "--token-file",
-            metavar="FILE",
-            default="",
-            help="With --server: a file with a token [default: the kubeconfig's].",
-        ),
-        click.option(
-            "--server-ca",
-            metavar="FILE",
-            default="",
-            envvar="VSCHEDULER_SERVER_CA",
-            help="With --server: certificates to trust [default: the system's].",
-        ),
+        *cluster_client.PAGE_ACCESS,
         click.option(
             "--history",
             metavar="FILE",

@@ -120,6 +120,23 @@ ACCESS = (
 )
 """Flags that select the cluster, for every command that contacts a cluster."""
 
+PAGE_ACCESS = (
+    click.option(
+        "--token-file",
+        metavar="FILE",
+        default="",
+        help="With --server: a file with a token [default: the kubeconfig's].",
+    ),
+    click.option(
+        "--server-ca",
+        metavar="FILE",
+        default="",
+        envvar="VSCHEDULER_SERVER_CA",
+        help="With --server: certificates to trust [default: the system's].",
+    ),
+)
+"""Flags that go with --server, for every command that may ask the scheduler's page."""
+
 
 def access(command: Callable[..., None]) -> Callable[..., None]:
     """Add the flags that select the cluster."""

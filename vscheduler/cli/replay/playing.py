@@ -11,12 +11,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.cli import reading, screen
+from vscheduler.cli import loading, reading, screen
 from vscheduler.cli.reading import ReadError
 from vscheduler.cli.replay import tables
 from vscheduler.core.config.policy import BACKFILL, Backfill, Policy
-from vscheduler.daemon import configuration
-from vscheduler.daemon.configuration import ConfigurationError
 from vscheduler.mirror.state import Mirror
 from vscheduler.model.resources import ALLOCATABLE_MAX
 from vscheduler.simulator import run
@@ -95,10 +93,7 @@ def policies(scheduler_conf: str, backfill: str | None, against: str | None) -> 
 
 
 def _policy(path: str, backfill: str | None) -> Named:
-    try:
-        loaded = configuration.load(path)
-    except ConfigurationError as error:
-        screen.fail(error.problems)
+    loaded = loading.loaded(path)
     screen.say(*loaded.warnings, err=True)
     name = Path(path).name or "built-in"
     if backfill is None:

@@ -175,17 +175,22 @@ async def test_groups_of_a_tree_that_are_adopted_at_once_get_one_queue() -> None
         assert {made.queue_of(name) for name in ("a", "b", "c")} == {queue}
 
 
+async def adopt_below(made: group_api.World, trouble: Trouble) -> None:
+    """A group gets its queue while its tree can't be patched at first."""
+    made.deaf = True
+    a_tree(made, GANG, GANG)
+    made.deaf = False
+    made.server.refusals["patch", f"{group_api.COMPOSITE}/root"] = [trouble]
+    made.a_native_group("g", parentCompositePodGroupName="middle")
+    made.a_member("a", "g")
+    await patience.until(lambda: made.queue_of("g") == "default")
+
+
 @pytest.mark.parametrize("trouble", [Trouble.FORBIDDEN, Trouble.MISSING])
 async def test_groups_are_adopted_if_their_tree_cant_be(trouble: Trouble) -> None:
     """Schedulers take the queue of one of them."""
     async with group_api.world() as made:
-        made.deaf = True
-        a_tree(made, GANG, GANG)
-        made.deaf = False
-        made.server.refusals["patch", f"{group_api.COMPOSITE}/root"] = [trouble]
-        made.a_native_group("g", parentCompositePodGroupName="middle")
-        made.a_member("a", "g")
-        await patience.until(lambda: made.queue_of("g") == "default")
+        await adopt_below(made, trouble)
         assert queues_of_tree(made) == {}
 
 
@@ -193,13 +198,7 @@ async def test_groups_are_adopted_if_their_tree_cant_be(trouble: Trouble) -> Non
 async def test_a_group_waits_until_its_tree_has_a_queue(trouble: Trouble) -> None:
     """An adoption that ends in between is tried again, and changes nothing that was written."""
     async with group_api.world() as made:
-        made.deaf = True
-        a_tree(made, GANG, GANG)
-        made.deaf = False
-        made.server.refusals["patch", f"{group_api.COMPOSITE}/root"] = [trouble]
-        made.a_native_group("g", parentCompositePodGroupName="middle")
-        made.a_member("a", "g")
-        await patience.until(lambda: made.queue_of("g") == "default")
+        await adopt_below(made, trouble)
         assert queues_of_tree(made) == {"root": "default"}
 
 
