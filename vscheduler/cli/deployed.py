@@ -57,10 +57,13 @@ def read(cluster: Cluster, namespace: str = DEFAULT_NAMESPACE) -> Found:
     return of_objects(cluster.within(namespace), namespace)
 
 
-def of_objects(source: Source, namespace: str) -> Found:
-    """Return the schedulers that these Deployments run."""
+def of_objects(
+    source: Source, namespace: str, deployments: Sequence[Object] | None = None
+) -> Found:
+    """Return the schedulers that these Deployments run; None: they haven't been listed yet."""
     try:
-        deployments = source.list(Kind.DEPLOYMENT).items
+        if deployments is None:
+            deployments = source.list(Kind.DEPLOYMENT).items
         maps = {each["metadata"]["name"]: each for each in source.list(Kind.CONFIG_MAP).items}
     except ClusterError as error:
         return Found(schedulers={}, problems=[str(error)])

@@ -119,7 +119,7 @@ def look(cluster: Cluster, namespace: str) -> Seen:
             unreadable.append(str(error))
     found = Found(schedulers={})
     if Kind.DEPLOYMENT in lists:
-        found = deployed.of_objects(inside, namespace)
+        found = deployed.of_objects(inside, namespace, lists[Kind.DEPLOYMENT])
     waiting: Mapping[str, int] = {}
     try:
         waiting = waiting_pods(cluster.unbound_pods())

@@ -483,13 +483,13 @@ def _used_by_jobs(
     """Return pod-seconds by job."""
     statement = f"""SELECT job, request, SUM(MAX(0, IFNULL(ended, ?) - began))
         FROM runs JOIN kinds ON kinds.id = kind
-        WHERE job IN ({_marks(rows)}) GROUP BY job, request"""
+        WHERE job IN ({schema.marks(rows)}) GROUP BY job, request"""
     return _amounts(link, link.execute(statement, (now, *rows)).fetchall())
 
 
 def _evictions_of(link: sqlite3.Connection, rows: Sequence[int]) -> Mapping[int, list[Eviction]]:
     statement = f"""SELECT job, ended, action, evicted_for, COUNT(*) FROM runs
-        WHERE job IN ({_marks(rows)}) AND how = 'evicted'
+        WHERE job IN ({schema.marks(rows)}) AND how = 'evicted'
         GROUP BY job, ended, action, evicted_for ORDER BY ended, evicted_for"""
     found: dict[int, list[Eviction]] = defaultdict(list)
     for job, ended, action, beneficiary, pods in link.execute(statement, rows):
@@ -522,7 +522,7 @@ def _names(link: sqlite3.Connection, keys: Any) -> dict[int, str]:
     wanted = sorted(keys)
     return dict(
         link.execute(
-            f"SELECT id, text FROM names WHERE id IN ({_marks(wanted)})", wanted
+            f"SELECT id, text FROM names WHERE id IN ({schema.marks(wanted)})", wanted
         ).fetchall()
     )
 
@@ -541,7 +541,3 @@ def _waits_of(waits: Sequence[int]) -> Waits:
         p99=at(0.99),
         longest=waits[-1],
     )
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))

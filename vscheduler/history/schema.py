@@ -6,6 +6,7 @@ are few: with an index that begins with it, sums need no sorting.
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -158,3 +159,8 @@ def check(link: sqlite3.Connection) -> None:
     said = [str(row[0]) for row in link.execute("PRAGMA quick_check(1)")]
     if said != ["ok"]:
         raise sqlite3.DatabaseError("; ".join(said))
+
+
+def marks(values: Sequence[object]) -> str:
+    """Return the place holders of these values in a statement."""
+    return ", ".join("?" * len(values))

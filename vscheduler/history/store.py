@@ -237,7 +237,8 @@ class Store:
         found = {}
         for some in _chunks(dict.fromkeys(uids)):
             rows = self._link.execute(
-                f"SELECT uid, id, namespace, native, user FROM jobs WHERE uid IN ({_marks(some)})",
+                "SELECT uid, id, namespace, native, user FROM jobs "
+                f"WHERE uid IN ({schema.marks(some)})",
                 some,
             )
             found.update({uid: _JobRow(*row) for uid, *row in rows})
@@ -246,7 +247,7 @@ class Store:
     def _jobs_of(self, uids: Iterable[str]) -> Iterator[JobRecord]:
         for some in _chunks(uids):
             rows = self._link.execute(
-                f"{JOBS} WHERE jobs.uid IN ({_marks(some)})",
+                f"{JOBS} WHERE jobs.uid IN ({schema.marks(some)})",
                 some,
             )
             yield from map(_job, rows.fetchall())
@@ -275,7 +276,8 @@ class Store:
     def _ends_of(self, pods: Sequence[TaskId]) -> Iterator[tuple[TaskId, int]]:
         for some in _chunks(pods):
             rows = self._link.execute(
-                f"SELECT pod, MAX(ended) FROM runs WHERE pod IN ({_marks(some)}) GROUP BY pod",
+                "SELECT pod, MAX(ended) FROM runs "
+                f"WHERE pod IN ({schema.marks(some)}) GROUP BY pod",
                 some,
             )
             yield from ((TaskId(pod), int(ended)) for pod, ended in rows if ended is not None)
@@ -343,10 +345,6 @@ def _chunks(values: Iterable[str]) -> Iterator[tuple[str, ...]]:
     rest = iter(values)
     while some := tuple(islice(rest, ASKED_AT_ONCE)):
         yield some
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
 
 
 def _lock(path: Path) -> int:

@@ -13,13 +13,13 @@ import msgspec
 
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.quantities import QuantityError
+from vscheduler.mirror.translate.translation import NAMESPACES
 from vscheduler.model import jobs, resources
 from vscheduler.model.queues import DEFAULT, ROOT
 
 GROUP = "kueue.x-k8s.io"
 QUEUE_LABEL = f"{GROUP}/queue-name"
 WANTED_STATE = "vscheduler.io/wanted-state"
-NAMESPACES = "vscheduler.io/namespaces"
 OPEN_POLICY = "None"
 PRIORITY_MAX = 1_000_000_000
 """The largest value of a PriorityClass of a user; Kubernetes keeps larger ones for itself."""
@@ -162,7 +162,7 @@ class _Conversion:
                 below.setdefault(self._inner(parent), []).append(self._inner(cohort))
         for cohort in cohorts.keys() - used:
             advice = "no ClusterQueue is in it, so no Queue was made of it"
-            self._lost.append(Lost(f"Cohort {cohort}", "", advice))
+            self.lose(f"Cohort {cohort}", "", advice)
         self._add_up(made, below, self._depths(cohorts, used))
         return [made[name] for name in sorted(made)]
 
@@ -212,7 +212,7 @@ class _Conversion:
     def _cluster_queue(self, key: str, quotas: "_Quotas", parent: str) -> dict[str, Any]:
         subject, spec = f"ClusterQueue {key}", quotas.spec
         if self._name(key) != key:
-            self._lost.append(Lost(subject, "metadata.name", f"its Queue is {self._name(key)}"))
+            self.lose(subject, "metadata.name", f"its Queue is {self._name(key)}")
         made = _queue(self._name(key), parent)
         self._set_amounts(made, quotas, borrows=bool(parent))
         annotations = self._annotations(key, spec)
@@ -221,13 +221,13 @@ class _Conversion:
         self._weigh(subject, spec)
         if not quotas.nominal:
             advice = "without quota, Kueue admits nothing; the Queue may borrow what is idle"
-            self._lost.append(Lost(subject, "spec.resourceGroups", advice))
+            self.lose(subject, "spec.resourceGroups", advice)
         for field, advice in NO_FIELDS.items():
             if spec.get(field):
-                self._lost.append(Lost(subject, f"spec.{field}", advice))
+                self.lose(subject, f"spec.{field}", advice)
         if spec.get("queueingStrategy") == "StrictFIFO":
             advice = "smaller jobs behind a job that doesn't fit may start; see allocate.backfill"
-            self._lost.append(Lost(subject, "spec.queueingStrategy", advice))
+            self.lose(subject, "spec.queueingStrategy", advice)
         self._preemption(subject, spec.get("preemption") or {})
         return made
 
@@ -238,7 +238,7 @@ class _Conversion:
             found[WANTED_STATE] = "Closed"
             if stop == "HoldAndDrain":
                 advice = "the Queue is closed, but running pods stay; delete them"
-                self._lost.append(Lost(subject, "spec.stopPolicy", advice))
+                self.lose(subject, "spec.stopPolicy", advice)
         namespaces = sorted(
             {
                 _namespace(each)
@@ -252,10 +252,10 @@ class _Conversion:
             advice = (
                 f"no LocalQueue names it, so nobody could use it; all may now, without {NAMESPACES}"
             )
-            self._lost.append(Lost(subject, "", advice))
+            self.lose(subject, "", advice)
         if spec.get("namespaceSelector"):
             advice = f"namespaces are listed by name, in the annotation {NAMESPACES}"
-            self._lost.append(Lost(subject, "spec.namespaceSelector", advice))
+            self.lose(subject, "spec.namespaceSelector", advice)
         return found
 
     def _preemption(self, subject: str, spec: Object) -> None:
@@ -265,23 +265,23 @@ class _Conversion:
         self._reclaims = self._reclaims or reclaim != "Never"
         if within == "LowerOrNewerEqualPriority":
             advice = "pods of equal priority aren't preempted"
-            self._lost.append(Lost(subject, "spec.preemption.withinClusterQueue", advice))
+            self.lose(subject, "spec.preemption.withinClusterQueue", advice)
         if reclaim == "LowerPriority":
             advice = "reclaim gets quota back from borrowers of any priority"
-            self._lost.append(Lost(subject, "spec.preemption.reclaimWithinCohort", advice))
+            self.lose(subject, "spec.preemption.reclaimWithinCohort", advice)
         if reclaim == "Never":
             advice = "actions are for all queues: if others reclaim, this one does, too"
-            self._lost.append(Lost(subject, "spec.preemption.reclaimWithinCohort", advice))
+            self.lose(subject, "spec.preemption.reclaimWithinCohort", advice)
         borrow = spec.get("borrowWithinCohort") or {}
         if (borrow.get("policy") or "Never") != "Never":
             advice = "nothing is evicted for a job that borrows"
-            self._lost.append(Lost(subject, "spec.preemption.borrowWithinCohort", advice))
+            self.lose(subject, "spec.preemption.borrowWithinCohort", advice)
 
     def _cohort(self, key: str, parent: str) -> dict[str, Any]:
         subject = f"Cohort {key}"
         made = _queue(self._inner(key), parent)
         if self._inner(key) != key:
-            self._lost.append(Lost(subject, "metadata.name", f"its Queue is {self._inner(key)}"))
+            self.lose(subject, "metadata.name", f"its Queue is {self._inner(key)}")
         each = self._by_kind.get("Cohort", {}).get(key)
         if each is not None:
             quotas = _Quotas(subject, each, self)
@@ -293,7 +293,7 @@ class _Conversion:
         weight = (spec.get("fairSharing") or {}).get("weight")
         if weight is not None:
             advice = "plugin capacity doesn't look at weights; with proportion, set spec.weight"
-            self._lost.append(Lost(subject, f"spec.fairSharing.weight {weight}", advice))
+            self.lose(subject, f"spec.fairSharing.weight {weight}", advice)
 
     def _set_amounts(self, made: dict[str, Any], quotas: "_Quotas", *, borrows: bool) -> None:
         """Set deserved, capability and guarantee in units of the scheduler, written later."""
@@ -352,10 +352,10 @@ class _Conversion:
             )
             if str(spec.get("stopPolicy") or OPEN_POLICY) != OPEN_POLICY:
                 advice = "close the Queue, or take the namespace out of its annotation"
-                self._lost.append(Lost(subject, "spec.stopPolicy", advice))
+                self.lose(subject, "spec.stopPolicy", advice)
             if spec.get("fairSharing"):
                 advice = "use plugin fairshare, which shares a queue among its namespaces"
-                self._lost.append(Lost(subject, "spec.fairSharing", advice))
+                self.lose(subject, "spec.fairSharing", advice)
             if namespace not in first:
                 first[namespace] = (queue, name)
             elif first[namespace][0] != queue:
@@ -363,7 +363,7 @@ class _Conversion:
                     f"the namespace's own queue is {first[namespace][0]}; jobs for this one need "
                     f"the annotation {jobs.QUEUE_NAME}: {queue}"
                 )
-                self._lost.append(Lost(subject, "", advice))
+                self.lose(subject, "", advice)
         for namespace, (queue, _) in sorted(first.items()):
             metadata = {"name": namespace, "annotations": {jobs.QUEUE_NAME: queue}}
             yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
@@ -374,15 +374,15 @@ class _Conversion:
             subject, name, value = f"WorkloadPriorityClass {key}", key, int(each.get("value") or 0)
             if name.startswith(KUBERNETES_CLASSES):
                 name = f"workload-{name}"
-                self._lost.append(Lost(subject, "metadata.name", f"its PriorityClass is {name}"))
+                self.lose(subject, "metadata.name", f"its PriorityClass is {name}")
             if value > PRIORITY_MAX:
                 advice = f"{value} is more than the {PRIORITY_MAX} that users' classes may have"
-                self._lost.append(Lost(subject, "value", advice))
+                self.lose(subject, "value", advice)
                 value = PRIORITY_MAX
             advice = (
                 "pods that name it have this priority at the kubelet, too, not only in the queue"
             )
-            self._lost.append(Lost(subject, "", advice))
+            self.lose(subject, "", advice)
             made: dict[str, Any] = {
                 "apiVersion": "scheduling.k8s.io/v1",
                 "kind": "PriorityClass",
@@ -405,12 +405,12 @@ class _Conversion:
             if labels:
                 named = ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
                 advice = f"pods select such nodes themselves: nodeSelector {named}"
-                self._lost.append(Lost(subject, "spec.nodeLabels", advice))
+                self.lose(subject, "spec.nodeLabels", advice)
             if spec.get("tolerations"):
                 advice = "write them into the pods that may use these nodes"
-                self._lost.append(Lost(subject, "spec.tolerations", advice))
+                self.lose(subject, "spec.tolerations", advice)
             if spec.get("topologyName"):
-                self._lost.append(Lost(subject, "spec.topologyName", KINDS["Topology"]))
+                self.lose(subject, "spec.topologyName", KINDS["Topology"])
 
 
 class _Quotas:

@@ -26,7 +26,6 @@ from vscheduler.cli.queue.cluster_client import (
 )
 from vscheduler.cli.queue.queue_watch import Failure, Find
 from vscheduler.mirror import paths
-from vscheduler.model.queues import DEFAULT
 from vscheduler.simulator import waiting_line
 from vscheduler.simulator.run import Options
 from vscheduler.simulator.waiting_line import Place
@@ -64,8 +63,6 @@ class Seen(msgspec.Struct, kw_only=True):
     """Why a kind is missing, or is known only in one namespace."""
     alone: bool = False
     """Whether all pods without a PodGroup are jobs by themselves: there are none for them."""
-    node_selector: tuple[tuple[str, str], ...] = ()
-    """The labels of which the scheduler's nodes have one, if a flag says so; empty: all nodes."""
     notes: Sequence[str] = ()
     """What the page says of what it doesn't show."""
 
@@ -91,11 +88,7 @@ class Seen(msgspec.Struct, kw_only=True):
         return not self.left_out
 
 
-def look(
-    cluster: Cluster,
-    namespace: str | None,
-    node_selector: tuple[tuple[str, str], ...] = (),
-) -> Seen:
+def look(cluster: Cluster, namespace: str | None) -> Seen:
     """Read everything that the user may read; `namespace` is the one that counts, None: all.
 
     PodGroups are read in all namespaces if possible: other jobs are in the same line. Raises
@@ -103,7 +96,7 @@ def look(
     served, and an API server forbids what it doesn't serve, too: nothing is said of them then. In
     their place Volcano's kinds needn't be served.
     """
-    seen, unserved = Seen(node_selector=node_selector), dict[Kind, NotServed]()
+    seen, unserved = Seen(), dict[Kind, NotServed]()
     for kind in SNAPSHOT:
         try:
             seen.objects[kind] = cluster.list(kind).items
@@ -174,12 +167,12 @@ def places(seen: Seen, configurations: Configured, schedulers: Collection[str]) 
     return Places(found=found)
 
 
-def options(seen: Seen, scheduler: str, configuration: Configuration | None = None) -> Options:
+def options(seen: Seen, scheduler: str, configuration: Configuration) -> Options:
     """Return how a scheduler of this name sees the cluster now."""
     return Options(
         scheduler_names=(scheduler,),
-        node_selector=(configuration and configuration.nodes) or seen.node_selector,
-        default_queue=configuration.default_queue if configuration else DEFAULT,
+        node_selector=configuration.nodes,
+        default_queue=configuration.default_queue,
         queues_served=Kind.QUEUE in {*seen.objects, *seen.left_out},
         pod_groups_served=not seen.alone,
         now=time.time(),

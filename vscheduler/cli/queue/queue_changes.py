@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 import click
 
-from vscheduler.cli import screen
-from vscheduler.cli.checks import misspellings
+from vscheduler.cli import lazy_commands, screen
 from vscheduler.cli.queue import cluster_client, completion
 from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Kind, Listing, Object
 from vscheduler.mirror.decode import quantities
@@ -201,6 +200,10 @@ def remarks(cluster: Lister, given: Mapping[str, Any]) -> list[str]:
     """Return a warning for each amount of a resource that no node has. Nodes are read only for
     resources that not every node has; nothing is said to users who may not read them.
     """
+    if not any(given.get(field) for field in NO_EFFECT):
+        return []
+    with lazy_commands.importing():
+        from vscheduler.cli.checks import misspellings  # noqa: PLC0415 - it knows all plugins
     asked = [
         (field, name)
         for field in NO_EFFECT

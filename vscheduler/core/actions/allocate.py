@@ -100,8 +100,9 @@ class Allocate(Action[Session]):
             session.reasons.skip(*(turn.state.job.id for turn in line.rest()))
         session.work_budget.grant(4)
         unschedulable_classes.report(session, blocked.groups)
-        with session.reservations.respected_by_all():
-            unschedulable_classes.report(session, classes.grouped(blocked.kept_out))
+        if blocked.kept_out:
+            with session.reservations.respected_by_all():
+                unschedulable_classes.report(session, classes.grouped(blocked.kept_out))
         queueing_hints.check_reasons(session)
 
     def conclude(self, session: Session) -> None:
@@ -306,7 +307,7 @@ def _lending_key(session: Session, turn: JobTurn) -> SortKey:
     """Return the place of a queue whose first job has this turn."""
     state = turn.state
     queue = session.queues[state.job.queue]
-    missing = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
+    missing = state.missing_tasks
     tasks = list(itertools.islice(turn.tasks, missing))
     return ordering.lending_key(session.dispatch, queue, state, tasks)
 

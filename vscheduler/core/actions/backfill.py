@@ -187,7 +187,7 @@ def _with_devices(state: JobState) -> Iterator[Task]:
 
 def _lending_key(session: Session, state: JobState) -> SortKey:
     """Return the place of a queue whose first job is this one."""
-    missing = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
+    missing = state.missing_tasks
     tasks = list(itertools.islice(_with_devices(state), missing))
     return ordering.lending_key(session.dispatch, session.queues[state.job.queue], state, tasks)
 

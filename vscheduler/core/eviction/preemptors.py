@@ -161,7 +161,7 @@ def eviction_due(session: Session, state: JobState) -> float:
     if not delay:
         return -math.inf
     created = sorted(task.created for task in state.tasks(TaskStatus.PENDING))
-    lacking = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
+    lacking = state.missing_tasks
     return created[min(lacking, len(created)) - 1] + delay
 
 

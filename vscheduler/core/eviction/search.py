@@ -237,7 +237,7 @@ class VictimSearch:
     def _needed_of(self, left: Sequence[Task]) -> Sequence[Task]:
         """Return as many tasks as the job needs for its minimum, or for one more pod."""
         state = self._state
-        count = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
+        count = state.missing_tasks
         return left[: 1 if self.has_minimum else count]
 
     def _done(self) -> bool:

@@ -15,6 +15,9 @@ from vscheduler.model.resources import Vector
 Rows = NDArray[np.int64]
 Times = NDArray[np.float64]
 
+RELEASED_MAX = 64
+"""So many matrices of released resources are kept, as many as instants of one plan."""
+
 
 class _OfJob(NamedTuple):
     """The pods of one job that hold nodes, as far as the job itself tells."""
@@ -68,6 +71,8 @@ class ExpectedEnds:
         self._known: _Columns | None = None
         self._released: dict[int, Vector] = {}
         """By number of pods that have ended, what they release on nodes, (N, R)."""
+        self._sums: Vector | None = None
+        """What the first pods release together, (P + 1, R), in the order of their ends."""
 
     @property
     def decided(self) -> tuple[int, int]:
@@ -93,6 +98,8 @@ class ExpectedEnds:
         last, free = _last(columns.times, instant), self._session.free
         released = self._released.get(last)
         if released is None:
+            if len(self._released) >= RELEASED_MAX:
+                self._released.clear()
             released = self._released[last] = np.zeros_like(free)
             np.add.at(released, columns.rows[:last], columns.amounts[:last])
         return free + released
@@ -100,12 +107,11 @@ class ExpectedEnds:
     def total_at(self, instants: Times) -> Vector:
         """Return what all nodes together have free at most at these instants (n,), as (n, R)."""
         columns = self._columns()
-        sums = np.zeros((len(columns.times) + 1, self._session.space.size), dtype=np.int64)
-        np.cumsum(columns.amounts, axis=0, out=sums[1:])
-        found: Vector = (
-            np.maximum(self._session.free, 0).sum(axis=0)
-            + (sums[np.searchsorted(columns.times, instants, side="right")])
-        )
+        if self._sums is None:
+            self._sums = np.zeros((len(columns.times) + 1, self._session.space.size), np.int64)
+            np.cumsum(columns.amounts, axis=0, out=self._sums[1:])
+        free = np.maximum(self._session.free, 0).sum(axis=0)
+        found: Vector = free + self._sums[np.searchsorted(columns.times, instants, side="right")]
         return found
 
     def by_queue(self, instant: float) -> Mapping[str, Vector]:
@@ -175,6 +181,7 @@ class ExpectedEnds:
         if known is not None:
             columns = known.with_more(columns)
         self._released.clear()
+        self._sums = None
         return columns.of(np.argsort(columns.times, kind="stable"))
 
     def _amounts(self, more: Sequence[tuple[Job, _OfJob]]) -> Vector:

@@ -310,8 +310,7 @@ def pending(state: JobState) -> list[Task]:
 
 def needed_of(state: JobState) -> int:
     """Return how many more pods the job needs to start, or to grow by one."""
-    missing = state.minimum - state.ready_tasks - state.waiting_tasks
-    return min(max(1, missing), max(1, state.counts[TaskStatus.PENDING]))
+    return min(state.missing_tasks, max(1, state.counts[TaskStatus.PENDING]))
 
 
 def too_small(session: Session, state: JobState, topology: JobTopology, room: Room) -> Reason:

@@ -216,7 +216,7 @@ class StartProofs:
         return Minimum(
             task=waiting.firsts[0],
             request=np.minimum.reduce([session.request(task) for task in waiting.firsts]),
-            needed=max(1, state.minimum - state.ready_tasks - state.waiting_tasks),
+            needed=state.missing_tasks,
             limit=max(inf if each is None else each for each in known),
             alike=len(waiting.firsts) == 1 and self._are_alike(state),
         )

@@ -309,6 +309,11 @@ class JobState:
         return self.counts[TaskStatus.PIPELINED]
 
     @property
+    def missing_tasks(self) -> int:
+        """How many more tasks the job needs nodes for to start, or to grow by one; at least 1."""
+        return max(1, self.minimum - self.ready_tasks - self.waiting_tasks)
+
+    @property
     def has_minimum(self) -> bool:
         """Whether the minimum is reached, regardless of roles (Volcano: JobInfo.IsReady)."""
         return self.ready_tasks + self.pending_best_effort >= self.minimum

@@ -22,6 +22,10 @@ function fill(made, attributes, children) {
   return made;
 }
 
+// What an object is and has, as pairs of a name and a value.
+export const definitions = (shown) =>
+  element("dl", { class: "facts" }, shown.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
+
 export const byId = (id) => document.getElementById(id);
 
 // Shows items in their order. Elements of items that haven't changed stay, with focus and all; an

@@ -1,6 +1,6 @@
 // One job: why it waits and what would start it, its pods and nodes, and what was decided about it.
 
-import { cell, element, empty, fillWith, link, panel, reconcile, row, table } from "./dom.js";
+import { cell, definitions, element, empty, fillWith, link, panel, reconcile, row, table } from "./dom.js";
 import { Refused, get } from "./api.js";
 import { ageSince, clock, moment, words } from "./format.js";
 import { list as decisionList } from "./decisions.js";
@@ -76,9 +76,6 @@ function gone([namespace, name], { problem, past }) {
     element("p", { class: "empty" }, "It isn't there any more, or hasn't been seen yet; this is what the history has."),
   ];
 }
-
-const definitions = (shown) =>
-  element("dl", { class: "facts" }, shown.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 
 function facts(job) {
   const waits = Boolean(job.waitingSince);

@@ -144,7 +144,7 @@ function amountOf(job, resource) {
   return found ? [found.text, element("span", { class: "sub" }, called(name))] : ["–"];
 }
 
-export function nodesOf(job) {
+function nodesOf(job) {
   const { nodes } = job;
   if (!nodes.named) {
     const noun = nodes.count === 1 ? "node" : "nodes";

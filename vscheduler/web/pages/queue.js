@@ -1,7 +1,7 @@
 // One queue: what it has, deserves and wants of each resource, its shares, the queues below it, and
 // its jobs.
 
-import { byId, cell, element, fillWith, link, panel, reconcile, row, table } from "./dom.js";
+import { byId, cell, definitions, element, fillWith, link, panel, reconcile, row, table } from "./dom.js";
 import { Refused, get } from "./api.js";
 import { address, toJob, toQueue } from "./route.js";
 import { kindOf, meet } from "./colors.js";
@@ -101,7 +101,7 @@ function facts(queue) {
   return [
     element("p", { class: "crumbs" }, link("#/queues", "Queues"), ...above),
     element("h1", {}, element("span", { class: `swatch ${kindOf(queue.name)}`, "aria-hidden": "true" }), queue.name),
-    element("dl", { class: "facts" }, shown.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
+    definitions(shown),
     ...(queue.sentence ? [element("p", { class: "message" }, queue.sentence)] : []),
   ];
 }

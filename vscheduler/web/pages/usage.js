@@ -52,6 +52,9 @@ export async function load({ query }) {
   return { fairness: await fairness, past: kept };
 }
 
+// Whether the page has answered that there is nothing to see, such as no history.
+const isAnswer = (error) => error instanceof Refused && error.status !== 401 && error.status !== 0;
+
 async function past(since, by) {
   try {
     const [usage, report, jobs] = await Promise.all([
@@ -61,7 +64,7 @@ async function past(since, by) {
     ]);
     return { usage, report, jobs };
   } catch (error) {
-    if (error instanceof Refused && error.status !== 401 && error.status !== 0) return { problem: error.message };
+    if (isAnswer(error)) return { problem: error.message };
     throw error;
   }
 }
@@ -185,7 +188,7 @@ export async function ofJob([namespace, podGroup]) {
     const found = await get("history/jobs", { namespace, name: podGroup, limit: 20 });
     return found.jobs.find((job) => job.podGroup === podGroup) ?? null;
   } catch (error) {
-    if (error instanceof Refused && error.status !== 401 && error.status !== 0) return null;
+    if (isAnswer(error)) return null;
     throw error;
   }
 }
@@ -195,7 +198,7 @@ export async function ofQueue(queue, since) {
   try {
     return await get("history/usage", { since, queue });
   } catch (error) {
-    if (error instanceof Refused && error.status !== 401 && error.status !== 0) return null;
+    if (isAnswer(error)) return null;
     throw error;
   }
 }
