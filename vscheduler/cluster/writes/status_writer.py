@@ -40,8 +40,7 @@ GROUP_SPACING_SECONDS = 1.0
 POD_SPACING_SECONDS = 10.0
 """Longer than for PodGroups, because the message has numbers that change with the cluster."""
 REASONS_SLACK = 1000
-"""How many entries the memory of pod conditions may have beyond twice the number of waiting
-pods."""
+"""How many entries the memory of pod conditions may have beyond twice those of waiting pods."""
 
 
 class StoredGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +100,7 @@ class StatusWriter:
         self._offered: dict[JobId, tuple[GroupStatus, GroupState]] = {}
         self._sent: dict[JobId, _Sent] = {}
         self._pod_reasons: dict[TaskId, ReasonAndMessage] = {}
+        self._reasons_max = REASONS_SLACK
         self._nominated: dict[TaskId, Pipeline] = {}
         """The status.nominatedNodeName set by this process on pods still waiting."""
         self._errors = WriteErrors(observe)
@@ -266,12 +266,12 @@ class StatusWriter:
             current = {status.job for status in result.groups}
             self._offered = {job: kept for job, kept in self._offered.items() if job in current}
             self._sent = {job: kept for job, kept in self._sent.items() if job in current}
-        kept = len(self._pod_reasons)
-        if kept > REASONS_SLACK and kept > 2 * sum(map(_waiting, result.groups)) + REASONS_SLACK:
-            there = {uid for status in result.groups for uid in _uids(status)}
+        if len(self._pod_reasons) > self._reasons_max:
+            waits = self._groups.waiting_version
             self._pod_reasons = {
-                uid: kept for uid, kept in self._pod_reasons.items() if uid in there
+                uid: kept for uid, kept in self._pod_reasons.items() if waits(uid) is not None
             }
+            self._reasons_max = 2 * len(self._pod_reasons) + REASONS_SLACK
 
     async def _write_group(self, status: GroupStatus, transition: str, pods: int) -> None:
         """Bring a PodGroup's status up to date, starting from its newest version."""
@@ -408,22 +408,6 @@ def _without_volumes(result: CycleResult) -> Iterator[Pipeline]:
         for task in status.without_claims
     }
     return (each for each in result.pipelined if each.task.uid in held)
-
-
-def _waiting(status: GroupStatus) -> int:
-    """Count the pods of a group that may have been told why they wait."""
-    waiting = len(status.unplaced) + len(status.withheld) + len(status.without_claims)
-    return waiting + len(status.rejections) + len(status.refused_binds)
-
-
-def _uids(status: GroupStatus) -> Iterator[TaskId]:
-    """Iterate over the UIDs of these pods."""
-    for task in (*status.unplaced, *status.withheld, *status.without_claims):
-        yield task.uid
-    for pod in status.rejections:
-        yield pod.uid
-    for refused in status.refused_binds:
-        yield refused.task.uid
 
 
 def _number(version: str) -> int:

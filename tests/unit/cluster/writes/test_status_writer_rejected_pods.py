@@ -51,28 +51,21 @@ async def test_a_pod_that_cant_be_used_is_told_once_and_anew_when_it_is_for_anot
         assert made.events()["FailedScheduling", "Pod"] == 3
 
 
-async def test_what_rejected_pods_were_told_is_remembered_while_they_are_there(
+async def test_what_pods_were_told_is_remembered_while_they_wait(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many others go."""
+    """However many others go, and whether a job that is reported has them or none."""
     monkeypatch.setattr(status_writer, "REASONS_SLACK", 0)
     async with desk(serve) as made:
         many = tuple(rejected(f"p-{at}", "spec.x") for at in range(4))
-        seen = replace(WAITS, unplaced=(), rejections=many)
-        made.report(seen)
-        await made.settle()
-        for running in range(1, 3):
-            made.report(replace(seen, running=running, rejections=many[:1]))
+        seen = replace(WAITS, unplaced=(), rejections=many[:3])
+        for running in range(3):
+            made.report(replace(seen, running=running))
+            made.reporter.without_group(many[3], "all such pods have one")
             await made.settle()
+            made.versions[many[0].uid] = None
         assert made.written["pod", "written"] == len(many)
-
-
-async def test_waiting_pods_are_not_counted_while_little_is_remembered(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A cycle reports all jobs, and going through them costs as much as reporting them."""
-    monkeypatch.setattr(status_writer, "_waiting", None)
-    async with desk(serve) as made:
-        made.report(WAITS)
+        made.versions.clear()
+        made.report(replace(seen, running=3))
         await made.settle()
-        assert made.written["pod", "written"] == 2
+        assert made.written["pod", "written"] == len(many) + 1
