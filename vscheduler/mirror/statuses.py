@@ -8,8 +8,8 @@ Volcano tells no reason of its own, it says NotEnoughResources.
 """
 
 import datetime as dt
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -209,34 +209,56 @@ def group_state(
     return replace(state, conditions=tuple(conditions.values()))
 
 
-def of_parts(status: GroupStatus, job: Job, binds: Iterable[Bind]) -> Iterator[GroupStatus]:
-    """Iterate over the statuses of the PodGroups below a CompositePodGroup, without UIDs: they have
-    started with their minimum, or wait with the others.
+def of_parts(
+    status: GroupStatus, job: Job, binds: Iterable[Bind], phase_of: Callable[[JobId], Phase]
+) -> Iterator[GroupStatus]:
+    """Iterate over the statuses of the PodGroups below a CompositePodGroup, without UIDs.
+
+    `phase_of` returns the stored phase of a PodGroup.
     """
     if not jobs.is_composite(job.id):
         return
     starting = {bind.task.uid for bind in binds if bind.task.job == job.id}
-    placed = Counter(
-        task.labels[jobs.POD_GROUP_LABEL]
-        for task in job.tasks
-        if task.status in jobs.READY or task.uid in starting
-    )
+    pods = defaultdict[str, list[Task]](list)
+    for task in job.tasks:
+        pods[task.labels[jobs.POD_GROUP_LABEL]].append(task)
     for policy in job.sub_groups:
         assert policy.selector is not None, "a policy of PodGroups selects them by name"
         for name in policy.selector.requirements[0].values:
-            has_started = placed[name] >= policy.size_of((name,))
-            waits = Phase.INQUEUE if status.phase not in jobs.YOUNG else status.phase
+            tasks, key = pods[name], jobs.native_id(job.namespace, name)
+            placed = sum(task.status in jobs.READY or task.uid in starting for task in tasks)
+            has_minimum = placed >= policy.size_of((name,))
+            phase = _phase_of_part(status.phase, phase_of(key), tasks, has_minimum=has_minimum)
+            waits = not has_minimum and phase is not Phase.COMPLETED
             yield GroupStatus(
-                job=jobs.native_id(job.namespace, name),
+                job=key,
                 uid="",
                 queue=status.queue,
-                phase=Phase.RUNNING if has_started else waits,
+                phase=phase,
                 running=0,
                 succeeded=0,
                 failed=0,
-                ready=has_started,
-                reason=None if has_started else status.reason,
+                ready=has_minimum,
+                reason=status.reason if waits else None,
             )
+
+
+def _phase_of_part(
+    tree: Phase, before: Phase, tasks: Sequence[Task], *, has_minimum: bool
+) -> Phase:
+    """Return the phase of a PodGroup below a CompositePodGroup, in the sense of PodGroups that are
+    jobs by themselves. One without running pods is Inqueue while others of the tree run: it needs
+    no admission.
+    """
+    ended = all(task.status in jobs.FINISHED for task in tasks)
+    if tree is Phase.COMPLETED or (ended and (tasks or before is Phase.COMPLETED)):
+        return Phase.COMPLETED
+    if has_minimum:
+        return Phase.RUNNING
+    if tree in jobs.YOUNG:
+        return tree
+    runs = any(task.status in jobs.HOLDING for task in tasks)
+    return Phase.UNKNOWN if runs else Phase.INQUEUE
 
 
 def group_patch(stored: GroupState, wanted: GroupState) -> Body | None:

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -398,21 +399,73 @@ def part(*names: str, size: int) -> SubGroup:
     return SubGroup(name="", size=size, minimum=1, selector=selector, keys=(jobs.POD_GROUP_LABEL,))
 
 
+TREE = jobs.composite_id("ns", "tree")
+
+
+def told_to_parts(
+    tree: Phase, *parts: SubGroup, pods: Mapping[str, str], was: Phase, starts: str = ""
+) -> dict[str, tuple[Phase, bool, bool]]:
+    """Phase, whether it is ready, and whether it waits for a reason, by PodGroup of a tree in this
+    phase. Of each PodGroup the statuses of pods by their first letters, and one pod of `starts` is
+    bound now.
+    """
+    by_letter = {str(each)[0]: each for each in (*jobs.WAITING, *jobs.FINISHED, TaskStatus.RUNNING)}
+    tasks = tuple(
+        replace(
+            task(f"{name}-{number}"),
+            job=TREE,
+            labels={jobs.POD_GROUP_LABEL: name},
+            status=by_letter[letter],
+        )
+        for name, letters in pods.items()
+        for number, letter in enumerate(letters)
+    )
+    gang = replace(GANG, id=TREE, sub_groups=parts, tasks=tasks)
+    said = replace(status(ready=True, phase=tree, reason=FULL), job=TREE)
+    bound = [each for each in tasks if each.labels[jobs.POD_GROUP_LABEL] == starts]
+    found = statuses.of_parts(
+        said, gang, [Bind(task=each, node="n1") for each in bound], lambda _: was
+    )
+    return {
+        each.job.partition("/")[2].partition("@")[0]: (
+            each.phase,
+            each.ready,
+            each.reason is not None,
+        )
+        for each in found
+    }
+
+
 def test_groups_of_a_tree_start_with_what_they_need() -> None:
     """Of three, a runs, b starts now, and c, which the tree doesn't need, waits."""
-    tree = jobs.composite_id("ns", "tree")
-    runs, starts, waits = (
-        replace(task(f"{name}-0"), job=tree, labels={jobs.POD_GROUP_LABEL: name}) for name in "abc"
-    )
-    tasks = (replace(runs, status=TaskStatus.RUNNING), starts, waits)
-    gang = replace(GANG, id=tree, sub_groups=(part("a", "b", "c", size=1),), tasks=tasks)
-    said = replace(status(ready=True, phase=Phase.RUNNING), job=tree)
-    bind = Bind(task=starts, node="n1")
-    assert [
-        (each.job, each.phase, each.ready) for each in statuses.of_parts(said, gang, (bind,))
-    ] == [
-        (jobs.native_id("ns", "a"), Phase.RUNNING, True),
-        (jobs.native_id("ns", "b"), Phase.RUNNING, True),
-        (jobs.native_id("ns", "c"), Phase.INQUEUE, False),
-    ]
-    assert list(statuses.of_parts(status(), GANG, ())) == []
+    parts = part("a", "b", "c", size=1)
+    pods = {"a": "R", "b": "P", "c": "P"}
+    assert told_to_parts(Phase.RUNNING, parts, pods=pods, was=Phase.PENDING, starts="b") == {
+        "a": (Phase.RUNNING, True, False),
+        "b": (Phase.RUNNING, True, False),
+        "c": (Phase.INQUEUE, False, True),
+    }
+    assert list(statuses.of_parts(status(), GANG, (), lambda _: Phase.PENDING)) == []
+
+
+PHASES = {
+    "all of its pods run": (Phase.RUNNING, "RR", Phase.RUNNING, Phase.RUNNING),
+    "it waits with the tree": (Phase.PENDING, "PP", Phase.PENDING, Phase.PENDING),
+    "it has lost a pod": (Phase.RUNNING, "RP", Phase.RUNNING, Phase.UNKNOWN),
+    "it has lost a pod, and the tree too many": (Phase.UNKNOWN, "R", Phase.RUNNING, Phase.UNKNOWN),
+    "it has lost all of its pods": (Phase.RUNNING, "PP", Phase.RUNNING, Phase.INQUEUE),
+    "some of its pods have ended": (Phase.RUNNING, "SR", Phase.RUNNING, Phase.RUNNING),
+    "its pods have ended": (Phase.RUNNING, "SS", Phase.RUNNING, Phase.COMPLETED),
+    "its pods have ended and are gone": (*(Phase.RUNNING, "", Phase.COMPLETED, Phase.COMPLETED),),
+    "the pods of the tree are gone": (Phase.COMPLETED, "", Phase.RUNNING, Phase.COMPLETED),
+    "it begins anew": (Phase.RUNNING, "PP", Phase.COMPLETED, Phase.INQUEUE),
+}
+
+
+@pytest.mark.parametrize("case", PHASES)
+def test_a_group_of_a_tree_has_the_phase_of_a_group_by_itself(case: str) -> None:
+    """As a PodGroup that is a job; only one that waits for pods has a reason."""
+    tree, letters, was, wanted = PHASES[case]
+    found = told_to_parts(tree, part("a", size=2), pods={"a": letters}, was=was)
+    waits = wanted not in (Phase.RUNNING, Phase.COMPLETED)
+    assert (found["a"][0], found["a"][2]) == (wanted, waits)

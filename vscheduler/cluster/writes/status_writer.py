@@ -34,7 +34,7 @@ from vscheduler.mirror.translate import pod_owners
 from vscheduler.model import jobs
 from vscheduler.model.claim_decisions import ClaimKind
 from vscheduler.model.decisions import Bind, CycleResult, Evict, GroupStatus, Pipeline
-from vscheduler.model.jobs import GroupState, InvalidPod, Job, JobId, Task, TaskId
+from vscheduler.model.jobs import GroupState, InvalidPod, Job, JobId, Phase, Task, TaskId
 
 GROUP_SPACING_SECONDS = 1.0
 POD_SPACING_SECONDS = 10.0
@@ -119,7 +119,7 @@ class StatusWriter:
         for status in result.groups:
             job = taken[status.job]
             state = job.state
-            for part in statuses.of_parts(status, job, result.binds):
+            for part in statuses.of_parts(status, job, result.binds, self._phase_of):
                 self._offer_part(part, transition)
             if self._offered.get(status.job) == (status, state):
                 continue
@@ -145,6 +145,11 @@ class StatusWriter:
         self._offered[status.job] = (status, known.state)
         status = replace(status, uid=known.uid)
         self._group_writes.offer(status.job, partial(self._write_group, status, transition, 0))
+
+    def _phase_of(self, job: JobId) -> Phase:
+        """Return the stored phase of a PodGroup."""
+        known = self._groups.stored_group(job)
+        return Phase.PENDING if known is None else known.state.phase
 
     def stop(self) -> None:
         """Drop all waiting writes, at the end of the term."""
