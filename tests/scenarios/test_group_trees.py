@@ -324,6 +324,19 @@ def test_the_queue_is_that_of_the_root(above: str, below: str, wanted: str) -> N
     assert told(outcome, "r")["queue"] == wanted
 
 
+@pytest.mark.parametrize(("count", "wanted"), [(2, {"a": 2, "b": 2}), (None, {"b": 2})])
+def test_a_group_without_a_queue_is_in_that_of_its_tree(
+    count: int | None, wanted: dict[str, int]
+) -> None:
+    """Where the tree is one job, it is that of the PodGroup that names one; the default queue is
+    closed.
+    """
+    closed = {**queue("default"), "status": {"state": "Closed"}}
+    tree = [root("r", count), parts("r", "a"), group("b", 2, "r", queue="y"), pods("b", 2)]
+    outcome = simulate(node("n1", 8), closed, queue("y"), *tree)
+    assert started(outcome) == wanted
+
+
 @pytest.mark.parametrize(("mode", "evicted"), [(ALL, 5), ({}, 1)])
 def test_evictions_take_what_the_tree_permits(mode: Document, evicted: int) -> None:
     """A tree that borrows has a pod above its minimum: this one goes, or all."""

@@ -419,6 +419,14 @@ class Mirror:
         self._settle()
         return self._job_index.unqueued
 
+    def groups_of_trees(self) -> Iterator[Group]:
+        """Iterate over the PodGroups below CompositePodGroups, whichever scheduler owns them."""
+        return self._trees.pod_groups()
+
+    def queue_beside(self, group: JobId) -> str:
+        """Return the queue that the first PodGroup with the same parent names; empty if none."""
+        return self._trees.queue_beside(group)
+
     def queue_of_namespace(self, name: str) -> str:
         """Return the queue of PodGroups in this namespace that name no queue themselves; empty if
         they must name one.

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from vscheduler.mirror.decode import events, wire
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.wire import Queue
+from vscheduler.mirror.index.group_trees import LEVELS_MAX
 from vscheduler.mirror.translate import group_terms, lone_pods, pod_owners, translation
 from vscheduler.mirror.translate.group_terms import Source, Terms
 from vscheduler.model.queues import ROOT, QueueState
@@ -85,26 +86,60 @@ def _with_queues(
     pods = sorted((each for each in objects if each.kind is Kind.POD), key=_age)
     newest = {_group_of(each): each for each in pods}
     namespaces = {each.name: each for each in objects if each.kind is Kind.NAMESPACE}
+    named_beside = _queues_below_gangs(objects)
     for each in objects:
         if _has_queue(each):
             yield each
             continue
         around = _default_queue(namespaces.get(each.namespace), default)
-        texts = _adopted(each, newest.get((each.namespace, each.name)), owners, around)
+        beside = named_beside.get((each.namespace, _parent(each)), "")
+        pod = newest.get((each.namespace, each.name))
+        texts = _adopted(each, pod, owners, above=beside, default=around)
         annotations = {**_annotations(each), **texts}
         metadata = {**_part(each.tree, "metadata"), "annotations": annotations}
         yield replace(each, tree={**each.tree, "metadata": metadata})
 
 
+def _queues_below_gangs(objects: Sequence[Named]) -> dict[tuple[str, str], str]:
+    """Return, by namespace and name of CompositePodGroups that are one job with all PodGroups below
+    them, or below such a one, the queue that the first PodGroup right below names.
+    """
+    composites = {
+        (each.namespace, each.name): each
+        for each in objects
+        if each.kind is Kind.COMPOSITE_POD_GROUP
+    }
+    found: dict[tuple[str, str], str] = {}
+    for each in sorted(objects, key=lambda each: each.name):
+        key = (each.namespace, _parent(each))
+        queue = _source(each.tree).queue
+        if each.kind is not Kind.NATIVE_POD_GROUP or not queue or key in found:
+            continue
+        for _ in range(LEVELS_MAX):
+            above = composites.get(key)
+            if above is None:
+                break
+            if group_terms.is_one_job(above.tree):
+                found[each.namespace, _parent(each)] = queue
+                break
+            key = (each.namespace, _parent(above))
+    return found
+
+
+def _parent(group: Named) -> str:
+    """Return the name of the CompositePodGroup to which a group belongs; empty without one."""
+    return str(_part(group.tree, "spec").get("parentCompositePodGroupName") or "")
+
+
 def _adopted(
-    group: Named, pod: Named | None, owners: Mapping[Owner, Tree], default: str
+    group: Named, pod: Named | None, owners: Mapping[Owner, Tree], *, above: str, default: str
 ) -> dict[str, str]:
     """Return the annotations that the controllers write on a PodGroup."""
     newest = _source({} if pod is None else pod.tree)
-    above = list(map(_source, _owners(group, owners)))
+    owning = list(map(_source, _owners(group, owners)))
     controllers = [] if pod is None else list(_owners(pod, owners))
-    above += map(_source, controllers)
-    queue, _ = group_terms.queue_of_native_group(newest, above, above="", default=default)
+    owning += map(_source, controllers)
+    queue, _ = group_terms.queue_of_native_group(newest, owning, above=above, default=default)
     texts = {translation.QUEUE: queue} if queue else {}
     if pod is not None:
         owner = controllers[0] if controllers else {}

@@ -2,7 +2,8 @@
 
 The queue is annotation translation.QUEUE. Who names one meanwhile is right: the patch carries UID
 and resourceVersion of a PodGroup without a queue. If a CompositePodGroup is one job with all
-PodGroups below it, it gets the queue first, so that none of these can have another one.
+PodGroups below it, it gets the queue first, so that none of these can have another one; also if all
+of them name one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ LEVELS_MAX = 4
 
 
 class UnqueuedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodGroup without a queue, as last seen."""
+    """A PodGroup without a queue, or below a CompositePodGroup without one, as last seen."""
 
     namespace: str
     name: str
@@ -38,6 +39,10 @@ class UnqueuedGroup(msgspec.Struct, frozen=True, kw_only=True):
     owner: OwnerRef | None
     parent: str = ""
     """The CompositePodGroup to which it belongs."""
+    queue: str = ""
+    """What the PodGroup names itself."""
+    queue_beside: str = ""
+    """What the first PodGroup by name names that belongs to the same CompositePodGroup."""
     default_queue: str
     """That of the namespace, else the daemon's; empty if the namespace requires one."""
     members: tuple[Member, ...]
@@ -89,12 +94,18 @@ class PodGroupAdopter:
         self._inherit = inherit_owner_annotations
 
     async def adopt(self, group: UnqueuedGroup) -> bool:
-        """Write the queue; return whether the PodGroup needs none any more: it has one, or is gone.
+        """Write the queue; return whether the PodGroup and its tree need none any more: they have
+        one, or are gone.
 
         Raises RefusedError.
         """
         above = await self._above(group)
-        texts = await self._annotations(group, above.queue)
+        named = above.queue or (group.queue_beside if above.root is not None else "")
+        if group.queue:
+            if above.root is None or above.queue:
+                return True
+            return bool(await self._of_tree(group, above.root, named))
+        texts = await self._annotations(group, named)
         if texts is None:
             return False
         try:
@@ -211,7 +222,7 @@ class PodGroupAdopter:
             if found is None:
                 break
             queue = _queue_of(found) or queue
-            root = found if _is_job(found) else root
+            root = found if group_terms.is_one_job(found) else root
             name = found.get("spec", {}).get("parentCompositePodGroupName", "")
             if not name:
                 return Above(queue=queue, root=root)
@@ -232,13 +243,6 @@ def _queue_of(stored: Object) -> str:
     metadata = stored["metadata"]
     texts = {part: metadata.get(part) or {} for part in ("annotations", "labels")}
     return Source(object="PodGroup", **texts).queue
-
-
-def _is_job(composite: Object) -> bool:
-    """Whether a CompositePodGroup is one job with all below it, if none above it is."""
-    spec = composite.get("spec") or {}
-    gang = (spec.get("schedulingPolicy") or {}).get("gang")
-    return bool(gang or (spec.get("schedulingConstraints") or {}).get("topology"))
 
 
 def _naming(uid: str, version: str, texts: Mapping[str, str]) -> Body:

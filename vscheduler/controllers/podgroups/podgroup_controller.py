@@ -143,6 +143,8 @@ class PodGroupController:
         """When a pod was put into its group, by UID, until the watches show the pod there."""
         self._adopted: dict[str, float] = {}
         """When the queue of a PodGroup was written, by UID, until the watch shows it."""
+        self._rooted: set[str] = set()
+        """UIDs of PodGroups with a queue of which the CompositePodGroup needs none any more."""
         self._follow: dict[JobId, Follow] = {}
         self._unused: dict[JobId, tuple[str, float]] = {}
         """Groups that seem unused: their UID, and since when."""
@@ -279,23 +281,36 @@ class PodGroupController:
             since = self._adopted.get(uid)
             if since is not None and now < since + self._pace.sent_seconds:
                 adopted[uid] = since
-            elif self._is_free(key) and self._work.qsize() < self._pace.backlog_max:
-                with self._failures.contained("podgroup", key) as piece:
-                    group = self._lister.unqueued_group(key)
-                    self._start(key, partial(self._write_queue, key, group))
-                if piece.failed:
-                    self._pauses.failed(key, now)
+            else:
+                self._start_adoption(key, now)
         self._adopted = adopted
+        queued = dict(self._lister.queued_below())
+        self._rooted.intersection_update(queued.values())
+        for key, uid in queued.items():
+            if uid not in self._rooted and self._lister.is_ours(key):
+                self._start_adoption(key, now)
+
+    def _start_adoption(self, key: JobId, now: float) -> None:
+        if not self._is_free(key) or self._work.qsize() >= self._pace.backlog_max:
+            return
+        with self._failures.contained("podgroup", key) as piece:
+            group = self._lister.unqueued_group(key)
+            self._start(key, partial(self._write_queue, key, group))
+        if piece.failed:
+            self._pauses.failed(key, now)
 
     async def _write_queue(self, key: JobId, group: UnqueuedGroup) -> None:
         has_queue = False
         with self._failures.contained("podgroup", key, group.subject), suppress(RefusedError):
             has_queue = await self._adopter.adopt(group)
-        if has_queue:
-            self._adopted[group.uid] = time.monotonic()
-            self._pauses.succeeded(key)
-        else:
+        if not has_queue:
             self._pauses.failed(key, time.monotonic())
+            return
+        self._pauses.succeeded(key)
+        if group.queue:
+            self._rooted.add(group.uid)
+        else:
+            self._adopted[group.uid] = time.monotonic()
 
     async def _attach(self, key: JobId, owned: OwnedPods) -> None:
         resolved: list[str] = []

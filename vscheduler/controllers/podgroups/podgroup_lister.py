@@ -93,11 +93,23 @@ class PodGroupLister:
         ours: key, UID.
         """
         for key in self._mirror.unqueued:
-            if any(self._is_live(pod) for pod in self._mirror.members(key)):
+            if self.is_ours(key):
                 yield key, self._mirror.groups[key].job.uid
 
+    def queued_below(self) -> Iterator[tuple[JobId, str]]:
+        """Iterate over PodGroups of Kubernetes' own API that name a queue, below
+        CompositePodGroups, which may lack one: key, UID.
+        """
+        for group in self._mirror.groups_of_trees():
+            if group.job.queue:
+                yield group.job.id, group.job.uid
+
+    def is_ours(self, key: JobId) -> bool:
+        """Whether a PodGroup of Kubernetes' own API has a live pod of ours."""
+        return any(self._is_live(pod) for pod in self._mirror.members(key))
+
     def unqueued_group(self, key: JobId) -> UnqueuedGroup:
-        """Return what the queue of such a PodGroup depends on."""
+        """Return what the queue of such a PodGroup, or of its tree, depends on."""
         group, reference = self._mirror.groups[key], self._mirror.group_reference(key)
         assert reference is not None, "every PodGroup has a version"
         pods = filter(self._is_live, self._mirror.members(key))
@@ -108,6 +120,8 @@ class PodGroupLister:
             version=reference.resource_version,
             owner=None if group.owner is None else _reference(group.owner),
             parent="" if group.parent is None else jobs.names_of(group.parent)[1],
+            queue=group.job.queue,
+            queue_beside=self._mirror.queue_beside(key),
             default_queue=self._mirror.queue_of_namespace(group.job.namespace),
             members=tuple(map(_member, pods)),
         )

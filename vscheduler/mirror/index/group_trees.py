@@ -58,6 +58,19 @@ class GroupTrees:
         """Return a group that belongs to a tree, as it is by itself."""
         return self._groups.get(key)
 
+    def pod_groups(self) -> Iterator[Group]:
+        """Iterate over the PodGroups that belong to a tree."""
+        return (each for key, each in self._groups.items() if not jobs.is_composite(key))
+
+    def queue_beside(self, key: JobId) -> str:
+        """Return the queue that the first PodGroup by name names of those with the same parent, the
+        PodGroup itself included; empty if none does.
+        """
+        group = self._groups.get(key)
+        below = sorted(self._children.get(group.parent, ()) if group and group.parent else ())
+        groups = (self._groups[each] for each in below if not jobs.is_composite(each))
+        return next((each.job.queue for each in groups if each.job.queue), "")
+
     def move(self, key: JobId, new: Group | None) -> bool:
         """Apply a group that came, changed or went; return whether it is a matter of trees, for
         `settle`. Others are jobs by themselves.

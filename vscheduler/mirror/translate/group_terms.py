@@ -202,6 +202,13 @@ def queue_of_native_group(
     return queue, terms.problems
 
 
+def is_one_job(composite: Mapping[str, Any]) -> bool:
+    """Whether a CompositePodGroup is one job with all below it, if none above it is."""
+    spec = composite.get("spec") or {}
+    gang = (spec.get("schedulingPolicy") or {}).get("gang")
+    return bool(gang or (spec.get("schedulingConstraints") or {}).get("topology"))
+
+
 def replicas(owner: Mapping[str, Any]) -> int | None:
     """Return how many pods an owner still creates; None if its kind doesn't say."""
     group, _, _ = str(owner.get("apiVersion")).rpartition("/")

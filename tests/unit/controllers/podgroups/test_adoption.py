@@ -156,6 +156,45 @@ async def test_a_tree_gets_the_queue_of_its_first_group(
         assert made.queue_of("b") == ("a" if expected else "b")
 
 
+@pytest.mark.parametrize(
+    ("root", "middle", "expected"), [(GANG, GANG, {"root": "mine"}), (BASIC, BASIC, {})]
+)
+async def test_a_tree_gets_the_queue_that_its_groups_name(
+    root: dict[str, Any], middle: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """Where it is one job; a group without a queue gets that one, too. Each is looked at once."""
+    async with group_api.world() as made:
+        made.deaf = True
+        a_tree(made, root, middle)
+        made.deaf = False
+        for name, queue in (("b", "mine"), ("c", "other")):
+            made.a_native_group(name, queue=queue, parentCompositePodGroupName="middle")
+        owner = made.a_replica_set("a", 1, {QUEUE: "own"})
+        made.a_native_group("a", owner, parentCompositePodGroupName="middle")
+        for name in ("b", "c", "a"):
+            made.a_member(name, name)
+            await made.rest()
+        assert queues_of_tree(made) == expected
+        assert made.queue_of("a") == ("mine" if expected else "own")
+        assert (made.queue_of("b"), made.queue_of("c")) == ("mine", "other")
+        before = len(made.server.calls)
+        made.controller.changed()
+        await made.rest()
+        assert len(made.server.calls) == before
+
+
+async def test_a_tree_of_others_is_left_alone() -> None:
+    """No pod of it names one of our schedulers."""
+    async with group_api.world() as made:
+        made.deaf = True
+        a_tree(made, GANG, GANG)
+        made.deaf = False
+        made.a_native_group("a", queue="mine", parentCompositePodGroupName="middle")
+        made.a_member("a", "a", schedulerName="second")
+        await made.rest()
+        assert made.server.calls == []
+
+
 async def test_groups_of_a_tree_that_are_adopted_at_once_get_one_queue() -> None:
     """The first to write it on the CompositePodGroup decides; nobody's queue is overwritten."""
     async with group_api.world() as made:
