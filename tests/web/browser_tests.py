@@ -63,6 +63,10 @@ def test_a_stranger_sees_nothing(person: Person, url: str) -> None:
     person.sign_in(stage.STRANGER)
     assert names_in(person.text) == set()
     assert "You may list PodGroups in no namespace that has jobs." in person.text
+    assert "--clusterrole=view --user=eve" in person.text
+    assert not person.one(".free").is_displayed(), "what isn't known isn't called nothing"
+    person.go("jobs")
+    person.until(lambda: "No job that you may see waits." in person.one(".jobs").text)
 
 
 def test_a_tenant_sees_only_its_own(person: Person, url: str) -> None:
@@ -79,7 +83,7 @@ def test_a_tenant_sees_only_its_own(person: Person, url: str) -> None:
     person.until(lambda: "1 node" in person.one(".jobs").text)
     assert "worker-" not in person.one(".jobs").text
     person.go("nodes")
-    person.until(lambda: "you may not list nodes" in person.one(".map").text)
+    person.until(lambda: "You may not list nodes" in person.one(".map").text)
     person.go("job/vision/render-frames-000d")
     person.until(lambda: "There is no such job" in person.one(".about").text)
     assert names_in(person.one("#view").text) == {"vision"}, "the one that was asked for"
@@ -92,7 +96,7 @@ def test_the_first_screen_says_what_is_free_and_what_waits(person: Person, url: 
     person.until(lambda: person.many(".fairness .lines"))
     assert person.one(".free .figure").text == "8 of 80 CPUs free"
     assert "vision\n44" in person.one(".free .legend").text
-    assert "4 wait" in person.one(".waiting").text
+    assert "3 wait" in person.one(".waiting").text
     assert "Queue over share" in person.one(".waiting").text
     assert person.one(".next .line-up li").text.startswith("1\njob/simulate-2")
     shares = {
@@ -102,6 +106,8 @@ def test_the_first_screen_says_what_is_free_and_what_waits(person: Person, url: 
     for line in person.many(".fairness .lines li"):
         name, share = line.text.split()
         assert share in " ".join(shares[name]), "the same in the chart and in the table"
+    places = [each.text for each in person.many(".next .place")]
+    assert places == ["1", "2", "3"]
     person.one(".waiting .reasons a").click()
     person.until(lambda: person.many(".view-jobs tbody tr"))
     assert "reason=" in person.driver.current_url
@@ -379,7 +385,7 @@ def test_an_instance_that_stands_by_says_so(person: Person, url: str, made: Stag
     person.sign_in(stage.ADMIN)
     stage.stand_by(made)
     person.until(lambda: "held by b-7d4f" in person.one("#notice").text)
-    person.until(lambda: "No job that you may see waits." in person.one(".waiting").text)
+    person.until(lambda: "Only the instance that leads knows." in person.one(".waiting").text)
     assert names_in(person.one(".first").text) == set()
 
 
@@ -474,10 +480,10 @@ def test_five_thousand_jobs_are_a_few_pages(person: Person) -> None:
         person.go("queues")
         person.until(lambda: "1 to 50 of 200" in person.one(".pages").text)
         person.go("jobs")
-        person.until(lambda: "1 to 50 of 5000" in person.one(".pages").text)
+        person.until(lambda: "1 to 50 of 4" in person.one(".pages").text)
         assert len(person.many("tbody tr")) == 50
         person.one(".pages [data-part=after]").send_keys(Keys.ENTER)
-        person.until(lambda: "51 to 100 of 5000" in person.one(".pages").text)
+        person.until(lambda: "51 to 100 of 4" in person.one(".pages").text)
         person.one("[aria-label=Queue]").send_keys("team-007")
         person.until(lambda: len(person.many("tbody tr")) == 25)
         assert person.overflow() == 0

@@ -56,6 +56,7 @@ class Person:
         self.driver.execute_script(script, f"#/{address}")
         view = address.partition("?")[0].partition("/")[0] or "overview"
         self.until(lambda: self.many(f".view-{view} .panel:not([hidden]) *"))
+        self.until(lambda: self.many(f".view-{view} h1"))
 
     def one(self, selector: str) -> WebElement:
         """The first element."""

@@ -195,10 +195,10 @@ class Stage:
                 if each.entitlement is None
                 else replace(
                     each,
-                    entitlement=replace(
-                        each.entitlement,
-                        share=each.entitlement.share * (part if number % 2 else 1.5 - part / 2),
-                    ),
+                    allocated={
+                        name: amount * (part if number % 2 else 1.5 - part / 2)
+                        for name, amount in each.allocated.items()
+                    },
                 )
                 for number, each in enumerate(queues)
             )
@@ -209,7 +209,7 @@ class Stage:
     def decide(self) -> None:
         """Have a few decisions carried out, and one refused."""
         by_name = {job.id: job for job in self.taken.jobs}
-        for job in by_name.values():
+        for job in sorted(by_name.values(), key=lambda job: job.created):
             for task in job.tasks:
                 if task.node:
                     self.past.bound(Bind(task=task, node=task.node), job.created + 2)

@@ -5,7 +5,7 @@ the keys with which `allocate` and `enqueue` give turns. Nothing is placed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -59,14 +59,17 @@ def places(
 def places_in(snapshot: Snapshot, policy: Policy) -> Mapping[JobId, Place]:
     """Return the places of all waiting jobs of a snapshot, which may come from a daemon."""
     opened = _open(snapshot, policy)
-    line = _sorted(opened)
-    lengths = Counter(state.job.queue for state in line)
+    return numbered([(state.job.id, state.job.queue) for state in _sorted(opened)])
+
+
+def numbered(line: Collection[tuple[JobId, str]]) -> Mapping[JobId, Place]:
+    """Return the places of jobs that stand in this order; each comes with its queue."""
+    lengths = Counter(queue for _, queue in line)
     found: dict[JobId, Place] = {}
     passed: Counter[str] = Counter()
-    for overall, state in enumerate(line, 1):
-        queue = state.job.queue
+    for overall, (job, queue) in enumerate(line, 1):
         passed[queue] += 1
-        found[state.job.id] = Place(
+        found[job] = Place(
             queue=queue,
             in_queue=passed[queue],
             of_queue=lengths[queue],

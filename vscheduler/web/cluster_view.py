@@ -31,6 +31,7 @@ from vscheduler.model.decisions import (
 from vscheduler.model.jobs import HOLDING, YOUNG, Condition, Job, JobId, Phase, TaskStatus
 from vscheduler.model.resources import ResourceSpace
 from vscheduler.model.snapshot import Snapshot
+from vscheduler.simulator import waiting_line
 from vscheduler.simulator.waiting_line import Place
 from vscheduler.web import capacity, history
 from vscheduler.web.capacity import Capacity
@@ -40,6 +41,8 @@ MESSAGE_MAX = 2000
 """Characters of a reason: an annotation or an error of the API server may be of any length."""
 
 REASON_MAX = 100
+
+STARTING = "Starting"
 
 FIGURES_MAX = 12
 """How many resources a queue shows."""
@@ -121,6 +124,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """What creates its pods, if known."""
     queue: str
     state: str
+    """Its phase; Starting where all pods have nodes, and the phase doesn't say so yet."""
     running: int
     minimum: int
     total: int
@@ -271,7 +275,7 @@ class ViewMaker:
         taken, result = cycle.taken, cycle.result
         by_key = {job.id: job for job in (*look.without_pods, *taken.jobs)}
         rows = self._job_rows(by_key, result, look.owners)
-        places = self._places(taken)
+        places = _places_of(rows, self._places(taken))
         placed = [
             row if row.key not in places else replace(row, place=places[row.key]) for row in rows
         ]
@@ -320,6 +324,13 @@ class ViewMaker:
         return [row for _, row in kept.values()]
 
 
+def _places_of(rows: Iterable[JobRow], places: Mapping[JobId, Place]) -> Mapping[JobId, Place]:
+    """Return the places without jobs that the last cycle started, which was before them."""
+    waiting = {row.key for row in rows if row.waits}
+    line = sorted(places, key=lambda job: places[job].overall)
+    return waiting_line.numbered([(job, places[job].queue) for job in line if job in waiting])
+
+
 def _is_of(row: JobRow, status: GroupStatus | None) -> bool:
     """Whether a row of the same job still says what the last cycle said; None: it had no turn."""
     if status is None:
@@ -361,16 +372,17 @@ def _job_row(
             told = reason_without_pods(job) if written is None else None
     else:
         phase, running, told = status.phase, status.running, status.reason
-    waits = phase in YOUNG or told is not None or written is not None
     held = Counter(task.node for task in job.tasks if task.node and task.status in HOLDING)
     held.update(bound)
+    starts = phase in YOUNG and held.total() >= max(1, len(job.tasks))
+    waits = (phase in YOUNG and not starts) or told is not None or written is not None
     return JobRow(
         namespace=job.namespace,
         name=job.id.partition("/")[2],
         workload=plain_text.shown(workload_of(job, owner)),
         owner=plain_text.shown(job.owner),
         queue=plain_text.shown(job.queue),
-        state=str(phase),
+        state=STARTING if starts and not waits else str(phase),
         running=running,
         minimum=job.min_member,
         total=len(job.tasks) + len(job.rejections),

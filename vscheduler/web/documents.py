@@ -29,6 +29,9 @@ MEMBERS_MAX = 500
 NODES_MAX = 8
 """How many nodes of a job are named in lists."""
 
+SHORT_MAX = 140
+"""Characters of a reason in lists."""
+
 RESOURCES_MAX = 8
 """How many resources the summary has."""
 
@@ -377,7 +380,7 @@ def _job(row: JobRow, access: Access) -> Document:
     if row.message:
         made |= {
             "reason": row.reason,
-            "short": phrases.short(row.message),
+            "short": phrases.short(row.message, SHORT_MAX),
             "message": row.message,
         }
     return made

@@ -125,8 +125,8 @@ def bound(named: Sequence[tuple[str, str]], count: int) -> str:
     return f"{pods(count)} bound: {listed(words)}"
 
 
-def short(message: str) -> str:
-    """Return the first statement of a sentence that isn't what the job needs, cut to SHORT_MAX
+def short(message: str, most: int = SHORT_MAX) -> str:
+    """Return the first statement of a sentence that isn't what the job needs, cut to `most`
     characters. How many pods fit is no cause, so that the next statement follows.
     """
     first, *others = message.removeprefix("not admitted: ").split("; ")
@@ -134,7 +134,7 @@ def short(message: str) -> str:
         first, *others = others
     if COUNTED.fullmatch(first) and others:
         first = f"{first}; {others[0]}"
-    return first if len(first) <= SHORT_MAX else f"{first[: SHORT_MAX - 1].rstrip()}…"
+    return first if len(first) <= most else f"{first[: most - 1].rstrip()}…"
 
 
 def listed(words: Sequence[str]) -> str:

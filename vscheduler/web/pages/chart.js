@@ -1,9 +1,9 @@
 // A chart of lines over time: shares of queues, of which 1 is what a queue deserves.
 
-import { element, empty, shape } from "./dom.js";
+import { element, empty, link, shape } from "./dom.js";
 import { kindOf, meet, slotOf } from "./colors.js";
 import { toQueue } from "./route.js";
-import { link } from "./dom.js";
+import { unless } from "./format.js";
 
 const HEIGHT = 190;
 const LEFT = 34;
@@ -18,27 +18,31 @@ const watcher = new ResizeObserver((entries) => {
   for (const { target } of entries) if (target.lastFound) draw(target, ...target.lastFound);
 });
 
-export function show(body, found, now) {
+export const none = (about) =>
+  about.visitor.queues ? unless(about, "No queue has or wants anything.") : "You may not list queues.";
+
+// `nothing` stands where there is no share to show.
+export function show(body, found, now, nothing = "") {
   if (!body.lastFound) watcher.observe(body);
-  body.lastFound = [found, now];
-  draw(body, found, now);
+  body.lastFound = [found, now, nothing];
+  draw(body, found, now, nothing);
 }
 
-function draw(body, found, now) {
+function draw(body, found, now, nothing) {
   const width = Math.max(240, body.clientWidth - 32);
   if (!found.queues.length) {
-    body.replaceChildren(empty("No queue has or wants anything, or you may not list queues."));
+    body.replaceChildren(empty(nothing));
     return;
   }
   meet(found.queues.map((queue) => queue.name));
   const shares = found.queues.flatMap((queue) => queue.shares.filter((each) => each !== null));
-  const most = Math.min(HIGHEST, Math.max(1.25, ...shares) * 1.05);
+  const most = Math.min(HIGHEST * 1.05, Math.max(1.25, ...shares) * 1.05);
   // As much time as there is something of, in whole tens of minutes.
   const span = Math.min(HOUR, Math.max(600, 600 * Math.ceil((now - (found.times[0] ?? now)) / 600)));
   const x = (time) => LEFT + ((width - LEFT - 4) * (time - (now - span))) / span;
   const y = (share) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(share, most) / most);
   const chart = shape("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" });
-  axes(chart, { width, most, x, y, now, span });
+  axes(chart, { width, most, x, y, now, span, cut: shares.some((share) => share > most) });
   found.queues.forEach((queue, at) => {
     for (const points of runs(found, queue, now)) {
       const text = points.map(([time, share]) => `${x(time).toFixed(1)},${y(share).toFixed(1)}`);
@@ -48,11 +52,11 @@ function draw(body, found, now) {
   body.replaceChildren(element("div", { class: "plot" }, chart), lines(found));
 }
 
-function axes(chart, { width, most, x, y, now, span }) {
+function axes(chart, { width, most, x, y, now, span, cut }) {
   for (let share = 0; share <= most; share += 0.5) {
     chart.append(
       shape("line", { class: share === 1 ? "one" : "grid", x1: LEFT, x2: width, y1: y(share), y2: y(share) }),
-      shape("text", { x: LEFT - 8, y: y(share) + 4, "text-anchor": "end" }, share.toFixed(1)),
+      shape("text", { x: LEFT - 8, y: y(share) + 4, "text-anchor": "end" }, `${share.toFixed(1)}${cut && share + 0.5 > most ? "+" : ""}`),
     );
   }
   chart.append(shape("text", { x: LEFT + 6, y: y(1) - 5 }, "what it deserves"));

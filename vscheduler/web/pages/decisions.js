@@ -2,7 +2,7 @@
 
 import { choice, element, empty, link, panel, reconcile, searchField } from "./dom.js";
 import { get } from "./api.js";
-import { moment } from "./format.js";
+import { moment, unless } from "./format.js";
 import { change, toJob } from "./route.js";
 
 const KINDS = ["bound", "evicted", "room made", "refused"];
@@ -27,15 +27,18 @@ export function enter(root, { query, reload }) {
 
 export const load = () => get("decisions", { limit: 200 });
 
-export function show(root, found, { query }) {
+export function show(root, found, { about, query }) {
   const name = (each) => `${each.namespace}/${each.podGroup}`;
   const shown = found.decisions.filter(
     (each) => (!query.kind || each.kind === query.kind) && (!query.search || name(each).includes(query.search)),
   );
-  list(parts.made.body, shown, query.kind || query.search ? "No decision matches." : undefined);
+  list(parts.made.body, shown, query.kind || query.search ? "No decision matches." : none(about));
 }
 
-export function list(body, decisions, nothing = "Nothing was decided lately about jobs that you may see.") {
+export const none = (about) =>
+  unless(about, `Nothing was decided lately${about.visitor.namespaces === null ? "" : " about jobs that you may see"}.`);
+
+export function list(body, decisions, nothing) {
   if (!decisions.length) {
     body.replaceChildren(empty(nothing));
     return;

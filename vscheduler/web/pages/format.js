@@ -67,12 +67,21 @@ export function quantity(name, value) {
   return `${Number(size.toFixed(size < 100 ? 2 : 0))}${UNITS[power]}`;
 }
 
-// What people call a resource: GPUs, CPUs, memory.
-export function called(name) {
+// What people call a resource, such as GPUs, CPUs or memory, and a single one of it.
+export function called(name, number = 2) {
   const last = name.split("/").at(-1);
-  if (/^(gpu|tpu|npu|cpu)$/.test(last)) return `${last.toUpperCase()}s`;
+  if (/^(gpu|tpu|npu|cpu)$/.test(last)) return `${last.toUpperCase()}${number === 1 ? "" : "s"}`;
   return last;
 }
+
+// Says of jobs that there are none: which ones depends on what the visitor may see.
+export const seenBy = (visitor) => (visitor.namespaces === null ? "" : " that you may see");
+
+// What stands where nothing is shown: an instance that doesn't schedule doesn't know.
+export const unless = (about, sentence) => (about.instance.leads ? sentence : "Only the instance that leads knows.");
+
+// Names of service accounts without their prefix.
+export const accountOf = (user) => user.replace(/^system:serviceaccount:([^:]+):([^:]+)$/, "$1/$2");
 
 export const count = (number, one, more = `${one}s`) => `${number} ${number === 1 ? one : more}`;
 

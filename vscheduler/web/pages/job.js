@@ -87,7 +87,7 @@ function facts(job) {
     ["Namespace", job.namespace],
     ["PodGroup", job.podGroup],
     ["Pods", `${job.pods.running} of ${job.pods.total} run; ${job.pods.minimum} must start together`],
-    [waits ? "Asks for" : "Has and asks for", amounts.join(", ") || "nothing"],
+    [waits ? "Asks for" : job.pods.running < job.pods.total ? "Has and asks for" : "Has", amounts.join(", ") || "nothing"],
     [waits ? "Waiting" : "Age", element("span", { "data-since": since, title: moment(since) }, ageSince(since))],
     ...(job.domain ? [["In the network", job.domain]] : []),
   ];
@@ -146,11 +146,14 @@ function help(job) {
         { class: "text" },
         element("div", { role: "status" }, remedies ? saidOf(remedies) : []),
         element("p", {}, button),
-        element("div", { class: "command" }, element("code", {}, command), copy(command)),
+        element("div", { class: "command" }, element("code", {}, ...wordsOf(command)), copy(command)),
       ),
     ];
   });
 }
+
+// Lines of a command break between its words only, not behind a hyphen.
+const wordsOf = (command) => command.split(/( )/).map((word) => (word === " " ? word : element("span", { class: "word" }, word)));
 
 function saidOf({ found, at, problem }) {
   if (problem) return [element("p", { class: "problem" }, problem)];

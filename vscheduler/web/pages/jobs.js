@@ -3,7 +3,7 @@
 
 import { cell, choice, element, empty, link, pager, panel, reconcile, row, searchField, table } from "./dom.js";
 import * as route from "./route.js";
-import { ageSince, called, clock, words } from "./format.js";
+import { ageSince, called, clock, seenBy, unless, words } from "./format.js";
 import { get } from "./api.js";
 
 const PAGE = 50;
@@ -50,7 +50,7 @@ export function show(root, found, { about, query, reload }) {
   }
   byReason(found.reasons, query, state);
   if (!found.count) {
-    parts.body.replaceChildren(empty(nothing(query, state)));
+    parts.body.replaceChildren(empty(nothing(about, query, state)));
     return;
   }
   if (offset >= found.count) {
@@ -78,10 +78,10 @@ function byReason(reasons, query, state) {
   if (focused) parts.reasons.querySelector(`[data-part="${focused}"]`)?.focus();
 }
 
-function nothing(query, state) {
+function nothing(about, query, state) {
   if (query.search || query.queue || query.namespace || query.reason) return "No job matches.";
   const verb = { waiting: "waits", running: "runs", finished: "has finished", all: "is there" }[state];
-  return `No job that you may see ${verb ?? "is there"}.`;
+  return unless(about, `No job${seenBy(about.visitor)} ${verb ?? "is there"}.`);
 }
 
 // A table of jobs, those of one state, or of all.
@@ -107,10 +107,7 @@ function rowOf({ job, kind, resource, all }) {
     link(route.toJob(job), job.workload),
     element("span", { class: "sub" }, `${job.namespace}, queue `, link(route.toQueue(job.queue), job.queue)),
   );
-  const pods = cell(
-    { class: "number", "data-title": "pods", title: "running / minimum / all" },
-    `${job.pods.running}/${job.pods.minimum}/${job.pods.total}`,
-  );
+  const pods = cell({ class: "number", "data-title": "pods" }, ...podsOf(job));
   const amount = cell({ class: "number", "data-title": kind === "waiting" ? "asks for" : "has" }, ...amountOf(job, resource));
   if (kind === "running") {
     const since = element("span", { "data-since": job.created }, ageSince(job.created));
@@ -131,6 +128,12 @@ function rowOf({ job, kind, resource, all }) {
     cell({ class: "number", "data-title": "waiting" }, since),
     cell({ class: "reason" }, whyOf(job), promise),
   );
+}
+
+// How many pods run, and how many have to start together unless it is all of them.
+function podsOf({ pods }) {
+  const least = pods.minimum === pods.total ? null : element("span", { class: "sub aside" }, `at least ${pods.minimum}`);
+  return [`${pods.running} of ${pods.total}`, least];
 }
 
 export function whyOf(job) {

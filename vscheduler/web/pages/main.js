@@ -2,7 +2,7 @@
 
 import { Refused, get, signIn, signOut, stream } from "./api.js";
 import { byId, element, empty, hatch } from "./dom.js";
-import { clock, keepAges, setClock } from "./format.js";
+import { accountOf, clock, keepAges, setClock } from "./format.js";
 import * as colors from "./colors.js";
 import * as decisions from "./decisions.js";
 import * as history_ from "./usage.js";
@@ -47,7 +47,7 @@ async function summary() {
   seenAt = found.time;
   setClock(found.time);
   byId("instance").textContent = found.instance.leads ? found.instance.sentence : "";
-  byId("visitor-name").textContent = found.visitor.name;
+  byId("visitor-name").textContent = accountOf(found.visitor.name);
   byId("visitor-name").title = found.visitor.name;
   const notice = byId("notice");
   notice.hidden = found.instance.leads;

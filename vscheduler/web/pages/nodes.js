@@ -2,7 +2,7 @@
 // Below it are the same nodes as a table.
 
 import { cell, element, empty, fillWith, link, pager, panel, reconcile, row, searchField, shape, table } from "./dom.js";
-import { called, count, quantity } from "./format.js";
+import { called, count, quantity, seenBy, unless } from "./format.js";
 import { get } from "./api.js";
 import * as route from "./route.js";
 import { kindOf, meet, slotOf } from "./colors.js";
@@ -27,7 +27,7 @@ export function enter(root, { query, reload }) {
   const change = (more) => {
     offset = 0;
     route.change(more);
-    if (parts.last) show(root, parts.last, { query: route.current().query, reload });
+    if (parts.last) show(root, parts.last, { about: parts.about, query: route.current().query, reload });
   };
   const resources = element("div", {});
   const search = searchField("Node, job or queue", query.search ?? "", (text) => change({ search: text }));
@@ -39,7 +39,7 @@ export function enter(root, { query, reload }) {
   const keys = element("ul", { class: "legend", "aria-label": "Colours" });
   map.body.append(summary, keys, holder);
   const detail = element("section", { class: "panel about node", hidden: true });
-  const list = panel("node-table", "All nodes");
+  const list = panel("node-table", "The same as a table");
   root.append(map.whole, detail, list.whole);
   parts = { map, resources, canvas, tip, holder, summary, keys, detail, list, change, last: null, query };
   canvas.addEventListener("pointermove", (event) => point(event));
@@ -55,13 +55,15 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw
 
 export const load = () => get("nodes");
 
-export function show(root, found, { query, reload }) {
+export function show(root, found, { about, query, reload }) {
   parts.last = found;
+  parts.about = about;
   parts.query = query;
   for (const part of [parts.keys, parts.holder, parts.list.whole]) part.hidden = !found.nodes.length;
   if (!found.nodes.length) {
     parts.detail.hidden = true;
-    fillWith(parts.summary, "none", () => [element("p", {}, "No node is known, or you may not list nodes.")]);
+    const why = about.visitor.nodes ? unless(about, "There are no nodes yet.") : "You may not list nodes.";
+    fillWith(parts.summary, why, () => [element("p", {}, why)]);
     return;
   }
   const resource = found.resources.includes(query.resource) ? query.resource : found.resources[0];
@@ -77,7 +79,7 @@ export function show(root, found, { query, reload }) {
   summary(shown, at, resource, without);
   keys(shown, at);
   draw();
-  details(found, query);
+  details(found, query, seenBy(about.visitor));
   tableOf(shown, at, resource, marked, query, reload);
 }
 
@@ -132,7 +134,7 @@ function summary(found, at, resource, without) {
     const most = Math.max(...total);
     const sizes = [...new Set([most, ...HOLES.filter((each) => each < most)])];
     const rooms = sizes.map((size) => [size, sum(free.map((each) => Math.floor(each / size)))]);
-    lines.push(element("p", {}, `Room for ${listed(rooms.map(([size, number]) => `${count(number, "pod")} of ${size}`))} ${unit}.`));
+    lines.push(element("p", {}, `Room for ${listed(rooms.map(([size, number]) => `${count(number, "pod")} of ${size}`))} ${called(resource, sizes.at(-1))}.`));
     lines.push(histogram(free, total, most, unit));
   } else if (largest > 0) {
     lines.push(element("p", {}, `The largest hole is ${quantity(resource, largest)} ${unit}.`));
@@ -155,9 +157,15 @@ function histogram(free, total, most, unit) {
     const height = (100 * number) / highest;
     const label = element("span", { class: "number" }, String(number));
     const column = shape("svg", { class: "column-bar", "aria-hidden": "true" }, shape("rect", { class: size ? "unused" : "hue-0", width: "100%", height: `${height}%`, y: `${100 - height}%` }));
-    return element("li", {}, label, column, element("span", { class: "sub" }, `${size} free`));
+    return element("li", {}, label, column, element("span", { class: "sub" }, String(size)));
   });
-  return element("ol", { class: "histogram", "aria-label": `Nodes by how many ${unit} they have free` }, bars);
+  const said = `Nodes by how many ${unit} they have free`;
+  return element(
+    "figure",
+    {},
+    element("ol", { class: "histogram", "aria-label": said }, bars),
+    element("figcaption", { class: "sub", "aria-hidden": "true" }, said),
+  );
 }
 
 function keys(found, at) {
@@ -384,7 +392,7 @@ function point(event) {
 }
 
 // The node that was chosen.
-function details(found, query) {
+function details(found, query, seen) {
   const node = found.nodes.find((each) => each.name === query.node);
   parts.detail.hidden = !query.node;
   if (!query.node) return;
@@ -421,7 +429,7 @@ function details(found, query) {
     return [
       element("div", { class: "head" }, element("h2", {}, node.name), close),
       facts,
-      jobs.length ? made.whole : element("p", { class: "empty" }, "No job that you may see has pods there."),
+      jobs.length ? made.whole : element("p", { class: "empty" }, `No job${seen} has pods there.`),
     ];
   });
 }
@@ -436,7 +444,7 @@ function tableOf(found, at, resource, marked, query, reload) {
   if (offset >= indices.length) offset = 0;
   let whole = body.querySelector("table");
   if (!whole) {
-    whole = table("Nodes", [["Node", ""], ["Free", "number"], ["Of", "number"], ["Jobs", ""]]).whole;
+    whole = table("Nodes", [["Node", ""], ["Free", "number"], ["Jobs", ""]]).whole;
     body.replaceChildren(whole);
   }
   const page = indices.slice(offset, offset + PAGE).map((index) => {
@@ -465,8 +473,7 @@ function nodeRow(node) {
       element("button", { type: "button", class: "plain", "data-part": "node", click: choose }, node.name),
       about ? element("span", { class: "sub" }, about) : null,
     ),
-    cell({ class: "number", "data-title": "free" }, node.free),
-    cell({ class: "number", "data-title": "of" }, node.total),
+    cell({ class: "number", "data-title": "free" }, node.free, element("span", { class: "sub" }, `of ${node.total}`)),
     cell({ class: "node-list" }, element("ul", { class: "chips" }, chips)),
   );
 }

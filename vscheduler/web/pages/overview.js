@@ -3,12 +3,12 @@
 import { cell, element, empty, fillWith, link, panel, reconcile, row, shape, table } from "./dom.js";
 import { kindOf, slotOf } from "./colors.js";
 import { address, toJob, toQueue } from "./route.js";
-import { ageSince, called, clock, count, now, quantity, words } from "./format.js";
+import { ageSince, called, clock, count, now, quantity, seenBy, unless, words } from "./format.js";
 import { get } from "./api.js";
 import * as chart from "./chart.js";
 import * as decisions from "./decisions.js";
 import { whyOf } from "./jobs.js";
-import { bar, meetHolders, scaleOf } from "./queues.js";
+import { bar, meetHolders, noQueues, scaleOf, shareOf } from "./queues.js";
 
 const QUEUES = 10;
 const NEXT = 6;
@@ -25,13 +25,28 @@ export function enter(root) {
   const queues = panel("queues", "Queues", [link("#/queues", "All queues")]);
   const fairness = panel("fairness", "Fairness over the last hour");
   const log = panel("decisions", "Latest decisions", [link("#/decisions", "All decisions")]);
-  parts = { free, waiting, next, queues, fairness, log };
   const column = (kind, ...panels) => element("div", { class: `column ${kind}` }, panels.map((each) => each.whole));
-  root.append(
-    column("first", free, queues, fairness),
-    column("second", waiting, next),
-    column("third", log),
-  );
+  const columns = [column("first", free, queues, fairness), column("second", waiting, next), column("third", log)];
+  const nothing = panel("nothing", "Nothing that you may see yet");
+  nothing.whole.hidden = true;
+  parts = { free, waiting, next, queues, fairness, log, nothing, columns };
+  root.append(nothing.whole, ...columns);
+}
+
+// What somebody needs who may see neither queues nor any job.
+function nothingToSee(user) {
+  const [, namespace, name] = user.match(/^system:serviceaccount:([^:]+):([^:]+)$/) ?? [];
+  const subject = name ? `--serviceaccount=${namespace}:${name}` : `--user=${user}`;
+  const command = `kubectl create rolebinding vscheduler-page -n NAMESPACE --clusterrole=view ${subject}`;
+  return [
+    element(
+      "div",
+      { class: "text" },
+      element("p", {}, `${user} may list neither queues nor PodGroups of a namespace that has jobs.`),
+      element("p", {}, "Where the roles for tenants are installed, the role view of a namespace is enough to see its jobs. An administrator grants it with:"),
+      element("div", { class: "command" }, element("code", {}, command)),
+    ),
+  ];
 }
 
 export async function load() {
@@ -45,22 +60,30 @@ export async function load() {
 }
 
 export function show(root, found, { about }) {
+  const { visitor } = about;
+  const blind = !visitor.queues && visitor.namespaces?.length === 0;
+  parts.nothing.whole.hidden = !blind;
+  for (const each of parts.columns) each.hidden = blind;
+  if (blind) {
+    fillWith(parts.nothing.body, visitor.name, () => nothingToSee(visitor.name));
+    return;
+  }
   const main = about.resources[0]?.name ?? found.queues.resources[0] ?? "cpu";
   const holders = meetHolders(found.queues.queues, main);
   const { holders: number = 0 } = found.queues;
   fillWith(parts.free.body, [about.resources, holders, number, about.visitor.queues], () => freeNow(about, holders, number));
-  fillWith(parts.waiting.body, [found.jobs.reasons, found.jobs.states], () => whyWaiting(found.jobs));
-  next(parts.next.body, found.jobs, main);
-  queueList(parts.queues.body, found.queues, main);
-  chart.show(parts.fairness.body, found.fairness, now());
-  decisions.list(parts.log.body, found.log.decisions);
+  fillWith(parts.waiting.body, [found.jobs.reasons, found.jobs.states, about.instance.leads], () => whyWaiting(found.jobs, about));
+  next(parts.next.body, found.jobs, main, about);
+  queueList(parts.queues.body, found.queues, main, about);
+  chart.show(parts.fairness.body, found.fairness, now(), chart.none(about));
+  decisions.list(parts.log.body, found.log.decisions, decisions.none(about));
 }
 
 const has = (queue, name) => queue.resources[name]?.has.value ?? 0;
 
 function freeNow(about, holders, number) {
   if (!about.resources.length) {
-    const why = about.visitor.queues ? "Nothing is known of the nodes yet." : "You may not list queues.";
+    const why = about.visitor.queues ? unless(about, "There are no nodes yet.") : "You may not list queues.";
     return [empty(why)];
   }
   const [main, ...others] = about.resources;
@@ -138,6 +161,7 @@ function meter(resource) {
     { kind: "others", value: resource.others.value + resource.ending.value },
     { kind: "reserved", value: resource.reserved.value },
     { kind: "closed", value: resource.closed.value },
+    { kind: "unused", value: resource.free.value },
   ].filter((each) => each.value > 0);
   return element(
     "li",
@@ -148,7 +172,7 @@ function meter(resource) {
   );
 }
 
-function whyWaiting(jobs) {
+function whyWaiting(jobs, about) {
   const { waiting, running, finished } = jobs.states;
   const tally = element(
     "ul",
@@ -157,7 +181,11 @@ function whyWaiting(jobs) {
       ([state, number, verb]) => element("li", {}, link(address("jobs", [], { state }), element("strong", {}, String(number)), ` ${verb}`)),
     ),
   );
-  if (!waiting) return [tally, empty("No job that you may see waits.")];
+  if (!waiting) {
+    const none = `No job${seenBy(about.visitor)} waits.`;
+    const first = running + finished ? "" : " Jobs appear here once their pods name this scheduler in spec.schedulerName.";
+    return [tally, empty(unless(about, none + first))];
+  }
   const most = jobs.reasons[0].jobs;
   const reasons = jobs.reasons.map((each) =>
     element(
@@ -176,9 +204,9 @@ function whyWaiting(jobs) {
 const share = (part) =>
   shape("svg", { class: "part", "aria-hidden": "true" }, shape("rect", { class: "hue-0", width: `${100 * part}%`, height: "100%" }));
 
-function next(body, jobs, main) {
+function next(body, jobs, main, about) {
   if (!jobs.jobs.length) {
-    body.replaceChildren(empty("The line is empty."));
+    body.replaceChildren(empty(unless(about, "The line is empty.")));
     return;
   }
   let list = body.firstElementChild;
@@ -217,9 +245,9 @@ function reason(job) {
   return whyOf(job);
 }
 
-function queueList(body, found, main) {
+function queueList(body, found, main, about) {
   if (!found.count) {
-    body.replaceChildren(empty("There are no queues that you may see."));
+    body.replaceChildren(empty(noQueues(about)));
     return;
   }
   let list = body.firstElementChild;
@@ -251,7 +279,7 @@ function queueRow({ queue, scale, main }) {
     cell({ class: "bar-cell" }, bar(figure, scale)),
     cell({ class: "number", "data-title": "has" }, figure?.has.text ?? "0", deserves),
     cell({ class: "number", "data-title": "wants" }, figure?.wants.text ?? "0"),
-    cell({ class: "number", "data-title": "share" }, queue.ratio === null ? "–" : queue.ratio.toFixed(2)),
+    cell({ class: "number", "data-title": "share" }, ...shareOf(queue, main)),
     cell(
       { class: "number", "data-title": "jobs" },
       `${queue.jobs.running} run`,

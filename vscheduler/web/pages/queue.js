@@ -5,8 +5,8 @@ import { byId, cell, definitions, element, fillWith, link, panel, reconcile, row
 import { Refused, get } from "./api.js";
 import { address, toJob, toQueue } from "./route.js";
 import { kindOf, meet } from "./colors.js";
-import { bar, legend, list as queueList } from "./queues.js";
-import { count, now } from "./format.js";
+import { bar, largestOf, legend, list as queueList } from "./queues.js";
+import { called, count, now } from "./format.js";
 import { list as jobList } from "./jobs.js";
 import { ofQueue } from "./usage.js";
 import * as area from "./area.js";
@@ -86,8 +86,8 @@ export function show(root, found, { about, names: [name] }) {
 
 function shareOf({ ratio, share }) {
   if (ratio === null) return "none";
-  const [, resource] = share.split(" ");
-  return `${ratio.toFixed(2)} of what it deserves${resource ? `, of ${resource}` : ""}`;
+  const resource = largestOf(share);
+  return `${ratio.toFixed(2)} of what it deserves${resource ? `, by its ${called(resource)}` : ""}`;
 }
 
 function facts(queue) {

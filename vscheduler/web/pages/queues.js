@@ -2,7 +2,7 @@
 
 import { cell, choice, element, empty, link, pager, panel, reconcile, row, searchField, shape, table } from "./dom.js";
 import { kindOf, meet } from "./colors.js";
-import { called } from "./format.js";
+import { called, unless } from "./format.js";
 import { get } from "./api.js";
 import { change, toQueue } from "./route.js";
 
@@ -29,7 +29,7 @@ export function enter(root, { query, reload }) {
 
 export const load = ({ query }) => get("queues", { offset, limit: PAGE, search: query.search ?? "" });
 
-export function show(root, found, { query, reload }) {
+export function show(root, found, { about, query, reload }) {
   const { body } = parts;
   const names = found.resources.slice(0, 6);
   const resource = names.includes(query.resource) ? query.resource : names[0];
@@ -38,7 +38,7 @@ export function show(root, found, { query, reload }) {
     reload();
   });
   if (!found.count) {
-    body.replaceChildren(empty(query.search ? "No queue matches." : "There are no queues that you may see."));
+    body.replaceChildren(empty(query.search ? "No queue matches." : noQueues(about)));
     return;
   }
   if (offset >= found.count) {
@@ -52,6 +52,8 @@ export function show(root, found, { query, reload }) {
     reload();
   });
 }
+
+export const noQueues = (about) => (about.visitor.queues ? unless(about, "There are no queues yet.") : "You may not list queues.");
 
 export function chooseResource(place, names, resource, change) {
   const state = JSON.stringify([names, resource]);
@@ -120,7 +122,7 @@ function rowOf({ queue, scale, resource }) {
   if (queue.state !== "Open") about.unshift(queue.state);
   const has = [figure?.has.text ?? "0"];
   if (borrowed > 0) has.push(element("span", { class: "sub over" }, `${figure.borrowed.text} borrowed`));
-  const share = queue.ratio === null ? ["–"] : [queue.ratio.toFixed(2), element("span", { class: "sub" }, called(queue.share.split(" ")[1] ?? ""))];
+  const share = shareOf(queue);
   return row(
     queue.inner ? { class: "inner" } : {},
     cell(
@@ -142,6 +144,16 @@ function rowOf({ queue, scale, resource }) {
     cell({ class: "number", "data-title": "running" }, String(queue.jobs.running)),
   );
 }
+
+// The share with the resource that makes it: the largest has ÷ deserves of all resources. The
+// server says it as `0.96 (cpu)`.
+export function shareOf({ ratio, share }, usual = "") {
+  if (ratio === null) return ["–"];
+  const resource = largestOf(share);
+  return [ratio.toFixed(2), resource && resource !== usual ? element("span", { class: "sub" }, called(resource)) : null];
+}
+
+export const largestOf = (share) => share.match(/\((.+)\)/)?.[1] ?? "";
 
 export function bar(figure, scale) {
   const part = (value) => `${(100 * Math.min(value, scale)) / scale}%`;

@@ -3,7 +3,7 @@
 
 import { cell, choice, element, empty, fillWith, link, panel, reconcile, row, table } from "./dom.js";
 import { Refused, get } from "./api.js";
-import { age, called, moment, now, quantity } from "./format.js";
+import { age, called, moment, now, quantity, seenBy } from "./format.js";
 import { change, toJob, toQueue } from "./route.js";
 import { kindOf, meet } from "./colors.js";
 import { chooseResource } from "./queues.js";
@@ -39,7 +39,7 @@ export function enter(root, { query, reload }) {
   const jobs = panel("past", "Jobs of this time");
   const fairness = panel("fairness", "Fairness over the last hour");
   parts = { usage, report, jobs, fairness, resources, choose };
-  root.append(usage.whole, report.whole, jobs.whole, fairness.whole);
+  root.append(usage.whole, report.whole, fairness.whole, jobs.whole);
 }
 
 export async function load({ query }) {
@@ -75,7 +75,7 @@ export function show(root, found, { about, query, reload }) {
   if (problem) {
     parts.usage.body.lastArea = null;
     parts.usage.body.replaceChildren(empty(problem));
-    chart.show(parts.fairness.body, found.fairness, now());
+    chart.show(parts.fairness.body, found.fairness, now(), chart.none(about));
     return;
   }
   const { usage, report, jobs } = found.past;
@@ -89,9 +89,9 @@ export function show(root, found, { about, query, reload }) {
   if (by === "queue") meet(rows.map((each) => each.name));
   const total = about.resources.find((each) => each.name === resource)?.total.value;
   area.show(parts.usage.body, { usage, resource, total, href: by === "queue" ? toQueue : null });
-  reportOf(parts.report.body, rows, resource, by);
-  jobsOf(parts.jobs.body, jobs, reload);
-  chart.show(parts.fairness.body, found.fairness, now());
+  reportOf(parts.report.body, rows, resource, by, seenBy(about.visitor));
+  jobsOf(parts.jobs.body, jobs, reload, seenBy(about.visitor));
+  chart.show(parts.fairness.body, found.fairness, now(), chart.none(about));
 }
 
 const hours = (seconds) => seconds / 3600;
@@ -99,9 +99,9 @@ const hours = (seconds) => seconds / 3600;
 const largestFirst = (rows, resource) =>
   [...rows].sort((one, other) => (other.podSeconds[resource] ?? 0) - (one.podSeconds[resource] ?? 0) || (one.name < other.name ? -1 : 1));
 
-function reportOf(body, rows, resource, by) {
+function reportOf(body, rows, resource, by, seen) {
   if (!rows.length) {
-    body.replaceChildren(empty("Nothing that you may see ran in this time."));
+    body.replaceChildren(empty(`Nothing${seen} ran in this time.`));
     return;
   }
   const title = `${called(resource)} × hours`;
@@ -138,9 +138,9 @@ function reportRow(item) {
   );
 }
 
-function jobsOf(body, found, reload) {
+function jobsOf(body, found, reload, seen) {
   if (!found.jobs.length) {
-    body.replaceChildren(empty("No job that you may see existed in this time."));
+    body.replaceChildren(empty(`No job${seen} existed in this time.`));
     return;
   }
   let whole = body.querySelector("table");
