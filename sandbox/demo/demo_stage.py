@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 import msgspec
 
@@ -41,6 +42,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     health: Client
     """Asks the daemon."""
     page: PageLink
+    history: Path
+    """The file in which the daemon keeps what ran."""
 
     def wait_until_ready(self) -> None:
         """Wait for the daemon's first look at the cluster, so that its startup isn't measured."""
@@ -121,17 +124,18 @@ def _stage() -> Iterator[Stage]:
         port, page = free_ports.choose(2)
         directory = plane.directory / "daemon"
         directory.mkdir()
+        history = demo_view.write_past(directory, time.time())
         daemon = Supervisor(directory)
         stack.callback(daemon.end)
-        daemon.start(DAEMON, _daemon_command(plane, port, page))
+        daemon.start(DAEMON, _daemon_command(plane, port, page, history))
         health = stack.enter_context(
             closing(Client(f"http://{LOOPBACK}:{port}", answer_seconds=ANSWER_SECONDS))
         )
         link = PageLink(plane.api, f"http://{LOOPBACK}:{page}")
-        yield Stage(plane=plane, daemon=daemon, health=health, page=link)
+        yield Stage(plane=plane, daemon=daemon, health=health, page=link, history=history)
 
 
-def _daemon_command(plane: ControlPlane, port: int, page: int) -> list[str]:
+def _daemon_command(plane: ControlPlane, port: int, page: int, history: Path) -> list[str]:
     return [
         *(sys.executable, "-m", "vscheduler", "run"),
         f"--kubeconfig={plane.kubeconfig}",
@@ -142,6 +146,7 @@ def _daemon_command(plane: ControlPlane, port: int, page: int) -> list[str]:
         "--enable-healthz",
         f"--healthz-address={LOOPBACK}:{port}",
         f"--web-address={LOOPBACK}:{page}",
+        f"--history-file={history}",
     ]
 
 
@@ -155,20 +160,33 @@ def _create_jobs(client: Client) -> None:
         client.create_all(paths.PODS.within(gang.tenant), gang.members())
 
 
+def _kept(stage: Stage, name: str, token: str) -> str:
+    """Write a token to a file, and return its name for a shell."""
+    path = stage.plane.directory / name
+    path.touch(mode=0o600)
+    path.write_text(token)
+    return shlex.quote(str(path))
+
+
 def _wait(stage: Stage) -> None:
     """Print how to look around, and keep everything running until Ctrl-C or SIGTERM."""
     plane, tenant = stage.plane, demo_view.TENANTS[0]
     kubectl = shlex.quote(str(plane.kubectl))
+    ours = shlex.quote(str(Path(sys.executable).with_name("vscheduler")))
+    asking = f"{ours} job list --all-namespaces --server {stage.page.url} --token-file"
     screen.say(
         "",
         f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}",
         f"{kubectl} get queues,podgroups,pods --all-namespaces",
         f"# the page, signed in by this link once: {stage.page.once()}",
-        f"# a token for the page and for `vscheduler job … --server {stage.page.url}`:",
-        f"# {stage.page.token()}",
+        f"{ours} status",
+        "# what the page shows, as a list, and as a member of a tenant sees it:",
+        f"{asking} {_kept(stage, 'visitor.token', stage.page.token())}",
+        f"{asking} {_kept(stage, 'member.token', stage.page.token_of(tenant, page_link.MEMBER))}",
         f"# as a member of {tenant} sees the page, signed in by this link once: "
         f"{stage.page.once(tenant)}",
-        f"# a member's token: {stage.page.token_of(tenant, page_link.MEMBER)}",
+        "# two weeks of history are made up, so that there is something to look back at:",
+        f"{ours} report --history {shlex.quote(str(stage.history))} --since 14d --by queue",
         f"# metrics: {stage.health.url}/metrics",
         f"# the scheduler's log: {stage.daemon.log_path(DAEMON)}",
         "# Ctrl-C ends it all",

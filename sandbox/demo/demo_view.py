@@ -10,6 +10,7 @@ summary.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 import msgspec
@@ -18,6 +19,7 @@ from rich import console, live
 
 from sandbox import client
 from sandbox.client import Client
+from sandbox.demo import made_up_past
 from vscheduler.cli import screen, tables
 from vscheduler.cli.output import Screen
 from vscheduler.mirror import paths
@@ -40,6 +42,17 @@ PLAIN_SECONDS = 1.0
 """Minimal time between two lines in a log."""
 
 REFRESHES_PER_SECOND = 10
+
+
+PAST_REQUESTS = ({"cpu": 1000, "pods": 1}, {"cpu": 2000, "pods": 1})
+PAST_JOBS = 320
+"""So many of these jobs never use more than there is."""
+
+
+def write_past(directory: Path, now: float) -> Path:
+    """Make up two weeks of history in a file; return its path."""
+    path = directory / "history.db"
+    return made_up_past.write(path, now, TENANTS, PAST_REQUESTS, PAST_JOBS)
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True):

@@ -152,6 +152,8 @@ def test_the_demo_shows_what_it_should_and_leaves_nothing(tmp_path: Path) -> Non
             ["/bin/sh", "-ec", told], capture_output=True, text=True, check=True
         )
         assert listed.stdout.count(" Running ") >= 74
+        assert "Nothing is wrong." in listed.stdout
+        assert re.search(r"^all +1\d{4} ", listed.stdout, re.MULTILINE), "CPU hours of two weeks"
         assert processes(tmp_path) != []
         assert re.search(r"ssh -L (\d+):127\.0\.0\.1:\1 ", (tmp_path / "err").read_text())
 

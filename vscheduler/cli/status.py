@@ -19,6 +19,7 @@ from vscheduler.daemon.leader_election.election_settings import (
     DEFAULT_NAMESPACE,
     PODGROUPS_SUFFIX,
 )
+from vscheduler.mirror import queue_status
 from vscheduler.mirror.wording import phrases, plain_text
 
 KUBE_SCHEDULER = "default-scheduler"
@@ -27,6 +28,11 @@ SLACK_SECONDS = 5.0
 """How much clocks may differ before a Lease counts as expired."""
 
 HOLDER_MAX = 40
+
+RECENT_SECONDS = 3600.0
+"""For how long whoever wrote the status of a Queue, and has no Lease, counts as running: statuses
+are written when they change.
+"""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +46,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Pods without a node by the scheduler that they name, without those of kube-scheduler."""
     refused: Sequence[tuple[str, str]] = ()
     """PodGroups whose pods' binds are refused, each with the reason."""
+    wrote: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """When a scheduler, or the controllers, last wrote the status of a Queue, by field manager."""
     unreadable: Sequence[str] = ()
     """What could not be read, and why."""
 
@@ -94,8 +102,9 @@ def command(*, how: str, namespace: str, kubeconfig: str, context: str) -> None:
     wrong = problems(seen, now)
     if how == "table":
         style = queue_tables.Style(now=now)
-        screen.say(*queue_tables.table(rows(seen, now), style.paint))
-        screen.say("", *(wrong or ["Nothing is wrong."]))
+        if made := rows(seen, now):
+            screen.say(*queue_tables.table(made, style.paint), "")
+        screen.say(*_unelected_lines(seen, now), *(wrong or ["Nothing is wrong."]))
         screen.say(*(f"not read: {each}" for each in seen.unreadable), err=True)
     else:
         output.show(tree(seen, wrong, now), how)
@@ -132,6 +141,7 @@ def look(cluster: Cluster, namespace: str) -> Seen:
         unserved=unserved if Kind.NATIVE_POD_GROUP not in lists else (),
         waiting=waiting,
         refused=refused(groups),
+        wrote=wrote(lists.get(Kind.QUEUE, ())),
         unreadable=unreadable,
     )
 
@@ -156,6 +166,29 @@ def refused(groups: Sequence[Object]) -> list[tuple[str, str]]:
                 key = f"{metadata.get('namespace', '')}/{metadata['name']}"
                 found.append((key, str(condition.get("message", ""))))
     return found
+
+
+def wrote(queues: Sequence[Object]) -> Mapping[str, float]:
+    """Return when each field manager last applied the status of a Queue."""
+    found: dict[str, float] = {}
+    for queue in queues:
+        for each in queue["metadata"].get("managedFields") or ():
+            if (each.get("operation"), each.get("subresource")) == ("Apply", "status"):
+                name, at = str(each.get("manager")), queue_figures.instant(each.get("time"))
+                found[name] = max(at, found.get(name, 0.0))
+    return found
+
+
+def unelected(seen: Seen, now: float) -> Mapping[str, float]:
+    """Return who has no Lease and wrote the status of a Queue lately, by name, with how long ago:
+    with `--leader-elect=false` nobody holds a Lease.
+    """
+    known = {lease.name for lease in leases(seen)}
+    return {
+        name: now - at
+        for name, at in sorted(seen.wrote.items())
+        if name not in known and now - at <= RECENT_SECONDS
+    }
 
 
 def leases(seen: Seen) -> list[HeldLease]:
@@ -203,7 +236,7 @@ def problems(seen: Seen, now: float) -> list[str]:
     known = {lease.name: lease for lease in leases(seen)}
     found = [*seen.unserved, *seen.found.problems, *_without_leader(known, now)]
     if seen.leases or not seen.unreadable:
-        found += _missing(seen, known)
+        found += _missing(seen, known, unelected(seen, now))
     found += _otherwise(seen, known)
     return [*found, *(f"Binds of {key} are refused: {message}" for key, message in seen.refused)]
 
@@ -216,9 +249,11 @@ def _without_leader(known: Mapping[str, HeldLease], now: float) -> Iterator[str]
             yield f"Nobody leads {lease.name}: {what} {since} ago."
 
 
-def _missing(seen: Seen, known: Mapping[str, HeldLease]) -> Iterator[str]:
+def _missing(
+    seen: Seen, known: Mapping[str, HeldLease], unelected: Mapping[str, float]
+) -> Iterator[str]:
     """Iterate over Leases that should be there."""
-    if CONTROLLERS_LEASE not in known:
+    if CONTROLLERS_LEASE not in known and CONTROLLERS_LEASE not in unelected:
         yield f"No controllers run: there is no Lease {CONTROLLERS_LEASE}, so nobody keeps Queues."
     for name in sorted(seen.found.schedulers.keys() - known):
         yield f"Nobody has ever led {name}, though a Deployment runs it: see its pods' log."
@@ -226,7 +261,7 @@ def _missing(seen: Seen, known: Mapping[str, HeldLease]) -> Iterator[str]:
         if lease.configuration and f"{name}{PODGROUPS_SUFFIX}" not in known:
             yield f"Nobody creates PodGroups for {name}: no controllers run for this name."
     for name, pods in seen.waiting.items():
-        if name not in known:
+        if name not in known and queue_status.field_manager(name) not in unelected:
             verb = "names" if pods == 1 else "name"
             yield (
                 f"{phrases.pods(pods)} without a node {verb} scheduler {name}, for which no "
@@ -246,6 +281,15 @@ def _otherwise(seen: Seen, known: Mapping[str, HeldLease]) -> Iterator[str]:
             )
 
 
+def _unelected_lines(seen: Seen, now: float) -> Iterator[str]:
+    for name, ago in unelected(seen, now).items():
+        age = queue_figures.age(ago)
+        yield (
+            f"{name} has no Lease, and wrote the status of a Queue {age} ago: "
+            "it runs without leader election, or has ended since."
+        )
+
+
 def tree(seen: Seen, wrong: Sequence[str], now: float) -> dict[str, Any]:
     """Return the same for programs."""
     return {
@@ -258,6 +302,10 @@ def tree(seen: Seen, wrong: Sequence[str], now: float) -> dict[str, Any]:
                 "configuration": lease.configuration,
             }
             for lease in leases(seen)
+        ],
+        "withoutElection": [
+            {"name": name, "wroteSecondsAgo": round(ago, 1)}
+            for name, ago in unelected(seen, now).items()
         ],
         "schedulers": [
             {"name": name, "configuration": each.digest, "from": each.place}

@@ -140,6 +140,36 @@ def test_what_is_wrong_is_said(source: Fake, what: str, says: str) -> None:
     assert "Nothing is wrong" not in done.stdout
 
 
+def without_election(source: Fake, ago: float) -> None:
+    """No Leases, but statuses that were written so many seconds ago, beside a user's change."""
+    source.found[Kind.LEASE] = []
+    source.found[Kind.DEPLOYMENT] = []
+    applied = {"operation": "Apply", "subresource": "status", "time": statuses.timestamp(NOW - ago)}
+    source.found[Kind.QUEUE][0]["metadata"]["managedFields"] = [
+        {"manager": "kubectl-edit", "operation": "Update", "time": statuses.timestamp(NOW)},
+        {"manager": "vscheduler", **applied},
+        {"manager": "vscheduler-controllers", **applied},
+    ]
+
+
+def test_without_leader_election_there_is_no_lease(source: Fake) -> None:
+    """Whoever wrote the status of a Queue lately runs, or did until then: that is no problem."""
+    without_election(source, 30)
+    done = run()
+    assert (done.exit_code, done.stderr) == (0, "")
+    *lines, last = done.stdout.splitlines()
+    said = "has no Lease, and wrote the status of a Queue 30s ago: it runs without leader election"
+    names = ("vscheduler", "vscheduler-controllers")
+    assert lines == [f"{name} {said}, or has ended since." for name in names]
+    assert last == "Nothing is wrong."
+    tree = json.loads(run("-o", "json").stdout)
+    assert tree["withoutElection"][0] == {"name": "vscheduler", "wroteSecondsAgo": 30.0}
+    without_election(source, 7200)
+    done = run()
+    assert done.exit_code == 1
+    assert "No controllers run: there is no Lease vscheduler-controllers" in done.stdout
+
+
 def test_a_cluster_without_our_kinds(source: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """What to apply is said."""
     listed = source.list

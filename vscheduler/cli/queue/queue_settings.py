@@ -86,7 +86,7 @@ def fields(command: Command) -> Command:
 @click.argument("name", metavar="NAME", shell_complete=completion.queues)
 @fields
 @click.option(
-    "--dry-run", is_flag=True, help="Let the API server check the change, and keep it not."
+    "--dry-run", is_flag=True, help="Only let the API server check the change; nothing is stored."
 )
 @cluster_client.access
 def set_command(name: str, *, dry_run: bool, kubeconfig: str, context: str, **given: Any) -> None:

@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from sandbox.demo import demo_view
 from sandbox.demo.demo_view import Gang, Group, PlainLines, Share, View
 from vscheduler.cli.output import Screen
 from vscheduler.daemon.observability.metrics import Metrics
+from vscheduler.history.queries import By, Filter, Reader
 from vscheduler.mirror.decode import quantities
 from vscheduler.model.decisions import CycleResult, Entitlement, QueueFigures
 from vscheduler.model.queues import QueueState
@@ -145,3 +147,19 @@ def test_the_summary_says_how_it_ended() -> None:
         "queue vision: 25 CPU of the 25 it deserves, share 1.00",
         f"robotics/too-much waits whole: {WHY}",
     ]
+
+
+def test_the_made_up_past_fits_the_scene(tmp_path: Path) -> None:
+    """All tenants used something, never more than there is, and some jobs lost pods."""
+    now, week = 1_800_000_000, 7 * 86_400
+    reader = Reader(demo_view.write_past(tmp_path, float(now)))
+    wanted = Filter(since=now - week, until=now)
+    used = reader.usage(By.QUEUE, wanted, 3600, now).used
+    assert set(used) == set(demo_view.TENANTS)
+    hourly = [
+        sum(steps) / 3.6e6 for steps in zip(*(each["cpu"] for each in used.values()), strict=True)
+    ]
+    assert 20 < min(hourly) < max(hourly) <= demo_view.WORKERS * demo_view.WORKER_CPU
+    rows = reader.report(By.USER, wanted, now)
+    assert [row.name for row in rows] == ["ada", "bob", "eve"]
+    assert sum(row.evicted_jobs for row in rows) > 3
