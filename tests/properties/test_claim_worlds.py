@@ -59,6 +59,16 @@ def test_a_queue_may_be_above_its_share_in_devices_of_shared_claims() -> None:
     lives_well(made)
 
 
+def test_a_sub_group_may_be_whole_with_a_pod_that_is_gone() -> None:
+    """Nobody knows of which sub-group it was."""
+    lives_well(Plan(seed=420502, configuration="drf", claiming=True, cycles=20))
+
+
+def test_a_pod_whose_claim_was_made_is_unlike_others() -> None:
+    """No node with a device plugin takes it."""
+    lives_well(Plan(seed=420494, configuration="drf-volcano", claiming=True, cycles=13))
+
+
 @pytest.mark.at_length
 @pytest.mark.parametrize("configuration", configurations.NAMES)
 def test_many_worlds_with_claims_break_no_rule(configuration: str) -> None:

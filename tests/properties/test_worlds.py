@@ -137,6 +137,26 @@ def test_what_is_kept_for_a_guarantee_is_on_nodes_that_somebody_can_use() -> Non
     assert resting(used, rest_rules.nothing_is_idle, **quotas) == ["IDLE"]
 
 
+def test_what_is_lent_leaves_the_nodes_of_a_guarantee() -> None:
+    """Nobody asks for it, so it is on nodes that any pod could use."""
+    kept = """
+        node  n1 cpu=3
+        node  lab cpu=2 taint=dedicated=lab:NoSchedule
+        queue a guarantee=cpu:{}
+        queue b
+        job   b/holder min=1 n1*2
+        job   b/other min=9 tolerate=dedicated=lab -
+        job   b/late   min=1 -
+        """
+    assert resting(kept.format(1), rest_rules.nothing_is_idle) == []
+    assert resting(kept.format(0), rest_rules.nothing_is_idle) == ["IDLE"]
+
+
+def test_a_pod_may_rest_on_a_promise_for_which_nothing_is_kept() -> None:
+    """In Volcano's way, where somebody else is evicted in the same cycle."""
+    lives_well(Plan(seed=410317, configuration="capacity-volcano", meeting=True, cycles=22))
+
+
 def test_a_loser_is_compared_with_each_start_it_gives_way_to() -> None:
     """Further pods of the preemptor fill what a gang leaves, up to their queue's share."""
     picture = """

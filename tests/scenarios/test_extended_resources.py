@@ -240,7 +240,8 @@ def test_a_pod_with_a_claim_goes_to_no_node_with_a_device_plugin() -> None:
     lab.delete("Node", "n1")
     lab.offer("n2", {GPU: 4})
     assert bound(lab.cycle()) == {"train-1": "n2"}
-    assert "1 node(s) can't use the devices of an allocated resourceclaim" in reason(lab.cycle())
+    words = "1 node(s) can't use the resourceclaim that was made for the pod's extended resources"
+    assert words in reason(lab.cycle())
 
 
 def test_more_devices_than_a_claim_can_have() -> None:

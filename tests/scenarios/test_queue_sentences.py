@@ -111,6 +111,15 @@ CASES: dict[str, tuple[str, str]] = {
             "50 counts: guarantees are more than there is"
         ),
     ),
+    "a guarantee that its pods can't use": (
+        """
+        node w1 cpu=8 memory=8Gi gpu=2
+        queue q guarantee=cpu:1   queue r
+        job q/a min=1 cpu=0.5 gpu=1 -   job q/b min=1 cpu=3 select=no=such -
+        job r/c min=1 cpu=1 gpu=1 - -
+        """,
+        "1 of 2 usable nvidia.com/gpu: all that it asks for",
+    ),
     "a guarantee beside one that nobody can keep": (
         """
         node w1 cpu=60

@@ -79,6 +79,8 @@ class RefusalCode(StrEnum):
     """The request and the number it asks for."""
     DEVICES_ELSEWHERE = "DevicesElsewhere"
     """The claim is allocated, and the node can't use its devices."""
+    EXTENDED_CLAIM_ELSEWHERE = "ExtendedClaimElsewhere"
+    """The claim for extended resources asks for other devices than the pod needs on the node."""
     NO_SUCH_DEVICES = "NoSuchDevices"
     """The class; and how many devices match anywhere, and how many of these are in use, with a
     slash between them. After a second slash, how many match that are never allocated, by the field

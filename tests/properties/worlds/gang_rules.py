@@ -18,13 +18,14 @@ def gangs_start_whole(moment: Moment) -> Iterable[str]:
         document = moment.census.groups[group]
         if not moment.setting.volcano and is_filled_up(moment, group, has):
             continue
-        for problem in lacking(document, has, moment.census.gone(group)):
+        gone = moment.census.gone(group)
+        for problem in lacking(document, has, gone):
             yield f"PART {group} is bound with {problem}"
         for key, members in _sub_groups(document, pods).items():
             size = _size(document)
             whole = len(_sub_groups(document, has)[key])
             refilled = moment.trees and key in _living(moment, group)
-            if members and whole < size and not refilled:
+            if members and whole + gone < size and not refilled:
                 yield f"PART {group} is bound with sub-group {key} of {whole}, needs {size}"
 
 

@@ -33,6 +33,7 @@ CLAIMS = {
     re.compile(
         r"had too few (?:such|free) devices of class .+|cannot allocate all claims"
         r"|can't use the devices of an allocated resourceclaim"
+        r"|can't use the resourceclaim that was made for the pod's extended resources"
     ): sentence_case.DEVICES,
 }
 EXCUSED = ("left alone for", "starts first")

@@ -80,8 +80,9 @@ def filters_hold(moment: Moment) -> Iterable[str]:
     census = moment.census
     found = census.placing
     told = by_hand.judge(found, placed, waiting=waiting, evicted=evicted)
-    if promised and not waiting:
-        with_promised = by_hand.judge(found, placed, waiting=promised, evicted=evicted)
+    every = {each.pod: each.node for each in moment.pipelined}
+    if every and not waiting:
+        with_promised = by_hand.judge(found, placed, waiting=every, evicted=evicted)
         told = [text for text in told if LONELY not in text or text in with_promised]
     for text in told:
         yield f"FILTER {text}"

@@ -38,6 +38,8 @@ CANDIDATES_MAX = 10
 
 ROOT = "root"
 OVERCOMMIT = "overcommit"
+ANYBODY: Document = {"spec": {"containers": []}, "status": {}}
+"""A pod without constraints."""
 LIMITED = frozenset({"proportion", "capacity"})
 """Plugins under which queues have capabilities and guarantees."""
 
@@ -207,7 +209,47 @@ def within_limits(
             kept = censuses.amounts(document["spec"].get("guarantee", {}).get("resource", {}))
             others.update(kept - _allocated_below(census, name) if free else kept)
     room = _room(census, free=free)
+    if free and "proportion" in moment.setting.plugins and not _fit_beside(census, queue, pods):
+        return False
     return all(asks[each] <= room[each] - amount for each, amount in others.items())
+
+
+def _fit_beside(census: Census, queue: str, pods: Sequence[Document]) -> bool:
+    """Whether the nodes of these pods have enough free for guarantees of other queues, too, as far
+    as these need just these nodes. A queue without pods has the nodes that anybody may use.
+    """
+    free = {
+        name: censuses.amounts(node["status"]["allocatable"]) - _sum(census.residents[name])
+        for name, node in census.nodes.items()
+    }
+    mine, asks = _nodes_of(census, pods), censuses.limited(pods)
+    needed: Amounts = Counter()
+    for name, document in census.queues.items():
+        guarantee = censuses.amounts(document["spec"].get("guarantee", {}).get("resource", {}))
+        unused = guarantee - census.allocated(name)
+        if name == queue or not unused:
+            continue
+        members = [pod for pod in census.pods.values() if census.queue_of(pod) == name]
+        theirs = _nodes_of(census, members or [ANYBODY])
+        for resource, amount in unused.items():
+            elsewhere = sum(free[node][resource] for node in theirs - mine)
+            common = sum(free[node][resource] for node in theirs & mine)
+            needed[resource] += min(max(amount - elsewhere, 0), common)
+    return all(
+        asks[resource] <= sum(free[node][resource] for node in mine) - amount
+        for resource, amount in needed.items()
+        if amount
+    )
+
+
+def _nodes_of(census: Census, pods: Iterable[Document]) -> set[str]:
+    """The nodes that one of these pods could use."""
+    return {
+        name
+        for pod in pods
+        for name, node in census.nodes.items()
+        if placement_rules.could_use(node, pod)
+    }
 
 
 def may_be_admitted(moment: Moment, group: str) -> bool:

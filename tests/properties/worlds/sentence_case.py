@@ -130,8 +130,9 @@ class Case:
         return list({self.mark(pod): pod for pod in pods}.values())
 
     def mark(self, pod: Document) -> str:
-        """What is the same for pods of a kind: all that they ask for, and which volumes they have
-        already, or for which nodes these are being made.
+        """What is the same for pods of a kind: all that they ask for, whether a claim for their
+        extended resources was made, and which volumes they have already, or for which nodes these
+        are being made.
         """
         spec = {name: each for name, each in pod["spec"].items() if name != "volumes"}
         claims = [self._claims.get(name) for name in censuses.claims(pod)]
@@ -144,7 +145,11 @@ class Case:
             )
             for each in claims
         ]
-        return repr((spec, role(pod), has, pod["status"].get("resourceClaimStatuses") is None))
+        made = [
+            pod["status"].get(name) is None
+            for name in ("resourceClaimStatuses", "extendedResourceClaimStatus")
+        ]
+        return repr((spec, role(pod), has, made))
 
     @functools.cached_property
     def _claims(self) -> dict[str, Document]:

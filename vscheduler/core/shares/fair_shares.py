@@ -260,29 +260,31 @@ class FairShares:
         for name, near, wanted, limit, *others in columns:
             if not wanted + limit:
                 continue
-            deserved, capability, guarantee, kept, usable, pinned, by_root, weights = others
+            asked, deserved, capability, guarantee, kept, usable, pinned, by_root, weights = others
             configured = 0.0 if closed else limit
             if not (closed or wanted or configured > guarantee + near):
                 continue
             # The first limit that holds decides: own request or capability, then the capability of
             # root, and else the weight.
             bound = LimitedBy.WEIGHT
-            if deserved >= (min(wanted, capability)) - near:
-                over = wanted > capability + near
+            if deserved >= min(asked, capability) - near:
+                over = asked > capability + near
                 bound = LimitedBy.CAPABILITY if over else LimitedBy.REQUEST
             elif by_root:
                 bound = LimitedBy.ROOT
             raised = bound is LimitedBy.WEIGHT and 0 < guarantee >= deserved - near
             competing = round(weights) if weights else 0
+            # Pods that no node takes have no use for the guarantee that they ask for.
+            due = min(configured, asked + max(configured - wanted, 0.0))
             found[name] = Basis(
                 deserved=deserved,
                 usable=usable,
                 bound=bound,
                 weight=weight,
                 weights=max(weight, competing),
-                guaranteed=raised or deserved > wanted - kept + near,
+                guaranteed=raised or deserved > asked - kept + near,
                 pinned=pinned,
-                guarantee=configured if configured > guarantee + near else 0.0,
+                guarantee=configured if due > guarantee + near else 0.0,
                 kept=guarantee,
             )
         return found
@@ -292,12 +294,14 @@ class FairShares:
         """What `bases` reads of all queues, as plain numbers."""
         shares = self.divide()
         wanted = np.add.reduce(self._demands, axis=1) + self._pinned
+        asked = np.einsum("qcr,cr->qr", self._demands, self._stocked) + self._pinned
         limits, total = self._limits, self._pools.total.tolist()
-        arrays = (wanted, limits.guarantee, shares.deserved, limits.capability, self.guaranteed)
-        more = (self._kept, self.usable, self._pinned, shares.by_root, shares.weights)
+        rows = [wanted, limits.guarantee, asked, shares.deserved, limits.capability]
+        rows += [self.guaranteed, self._kept, self.usable, self._pinned]
+        rows += [shares.by_root, shares.weights]
         return Figures(
             near=[NEAR * each if each > 1.0 else NEAR for each in total],
-            rows=np.array((*arrays, *more)).tolist(),
+            rows=np.array(rows).tolist(),
         )
 
 
@@ -307,4 +311,4 @@ class Figures(NamedTuple):
     near: list[float]
     """By how much amounts of a resource differ that count as equal."""
     rows: list[list[list[Any]]]
-    """Amounts of ten kinds, (Q, R) each."""
+    """Amounts of eleven kinds, (Q, R) each: `asked` is what pods ask for that a node could take."""

@@ -189,6 +189,9 @@ _WORDS: Mapping[Code, Words] = {
         'another pod of the job, for which resourceclaim "{subject}" counts, starts first'
     ),
     Code.DEVICES_ELSEWHERE: _node("", "can't use the devices of an allocated resourceclaim"),
+    Code.EXTENDED_CLAIM_ELSEWHERE: _node(
+        "", "can't use the resourceclaim that was made for the pod's extended resources"
+    ),
     Code.DEVICES_UNFIT: _node("", "cannot allocate all claims"),
     Code.DEVICES_UNSERVED: _claim(
         "resource claims can't be allocated: the API server doesn't show them, or the configuration"

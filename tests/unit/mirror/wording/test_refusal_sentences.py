@@ -155,6 +155,10 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
         "node(s) can't use the devices of an allocated resourceclaim",
         "can't use the devices of an allocated resourceclaim",
     ),
+    (Code.EXTENDED_CLAIM_ELSEWHERE,): (
+        "node(s) can't use the resourceclaim that was made for the pod's extended resources",
+        "can't use the resourceclaim that was made for the pod's extended resources",
+    ),
     (Code.DEVICES_UNFIT,): ("node(s) cannot allocate all claims", "cannot allocate all claims"),
     (Code.NO_SUCH_DEVICES, "gpu", "1/0"): (
         "node(s) had too few such devices of class gpu (1 such device, 0 allocated)",

@@ -23,6 +23,7 @@ from vscheduler.model.refusals import Refusal, RefusalCode
 Code = RefusalCode
 
 ELSEWHERE = Refusal(Code.DEVICES_ELSEWHERE)
+EXTENDED_ELSEWHERE = Refusal(Code.EXTENDED_CLAIM_ELSEWHERE)
 UNSERVED = Refusal(Code.DEVICES_UNSERVED)
 
 PASSING = frozenset(
@@ -119,7 +120,7 @@ def elsewhere(
             yield FilterResult(ELSEWHERE, passes)
         if claim.extended and claim.uid and provided is not None:
             passes = extended.as_made(claim, provided, layout.size)
-            yield FilterResult(ELSEWHERE, passes)
+            yield FilterResult(EXTENDED_ELSEWHERE, passes)
 
 
 class Shapes:
