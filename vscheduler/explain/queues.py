@@ -55,7 +55,7 @@ ELSEWHERE = frozenset(
 
 def usable(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield what lets the job's queue have jobs, and another queue that has room for it."""
-    remedies = map(search.one, _opening(search, job))
+    remedies = map(search.one, opening(search, job))
     yield from (remedy for remedy in remedies if remedy is not None)
     reason = search.reason
     if reason is not None and reason.code in ELSEWHERE:
@@ -67,7 +67,7 @@ def usable(search: Search, job: Job) -> Iterator[Remedy]:
             yield remedy
 
 
-def _opening(search: Search, job: Job) -> Iterator[Change]:
+def opening(search: Search, job: Job) -> Iterator[Change]:
     """Yield what stands between the job and its queue."""
     known, reason = search.trials.snapshot.queues, search.reason
     queue = known.get(job.queue)

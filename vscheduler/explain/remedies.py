@@ -11,7 +11,7 @@ import msgspec
 
 from vscheduler.core.config.policy import Policy
 from vscheduler.explain import evictions, network, nodes, pods, queues
-from vscheduler.explain.changes import Nothing, Remedy
+from vscheduler.explain.changes import Change, Nothing, Remedy
 from vscheduler.explain.search import Search
 from vscheduler.explain.trials import Trials
 from vscheduler.mirror.wording import gang_sentences, phrases
@@ -55,6 +55,13 @@ class NotWaitingError(Exception):
     """There is no such job, or it doesn't wait: a sentence for users."""
 
 
+class NotEnough(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that the reason asks for, and why the job waits after it, too."""
+
+    change: Change
+    reason: Reason
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job waits, and what would start it."""
 
@@ -67,6 +74,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     starts: int | None
     """The cycle in which the job starts if nothing changes, counted from 1; None if it waits."""
     remedies: tuple[Remedy, ...]
+    not_enough: NotEnough | None = None
+    """What has to be done first; None if a single change would start the job."""
     for_admission: bool = False
     """Whether it has no pods and isn't admitted: `starts` and the remedies are about its admission,
     after which its owner creates the pods."""
@@ -104,10 +113,13 @@ def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> 
     now = tried.starts(Nothing())
     found: dict[str, tuple[Remedy, ...]] = {}
     cut: list[str] = []
+    not_enough = None
     if not now:
         reason = now.first.reason if now.first else None
         searched = Search(tried, reason, trial=budget - tried.left, budget=budget)
         found, cut = _search(searched, waiting)
+        if not any(found.values()):
+            not_enough = _not_enough(searched, waiting)
         tried.close()
     return Explanation(
         job=waiting.id,
@@ -116,6 +128,7 @@ def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> 
         outlook=now.queue.reclaim if now.queue else None,
         starts=now.cycle or None,
         remedies=tuple(remedy for name, _ in FINDERS for remedy in found.get(name, ())),
+        not_enough=not_enough,
         for_admission=tried.for_admission,
         uncreated=_uncreated(waiting, tried),
         owner=waiting.owner,
@@ -123,6 +136,15 @@ def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> 
         spent=budget - tried.left,
         cut=tuple(cut),
     )
+
+
+def _not_enough(search: Search, job: Job) -> NotEnough | None:
+    for change in queues.opening(search, job):
+        status = search.trials.starts(change).first
+        reason = None if status is None else status.reason
+        if reason is not None and reason != search.reason:
+            return NotEnough(change=change, reason=reason)
+    return None
 
 
 def _uncreated(job: Job, tried: Trials) -> int:

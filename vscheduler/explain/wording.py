@@ -128,12 +128,21 @@ def remedy_lines(explanation: Explanation) -> list[str]:
         return [phrases.without_pods(explanation.uncreated, explanation.owner)]
     untried = explanation.untried
     made = phrases.domains(_domains(explanation.reason))
-    return made + phrases.remedies(
+    made += phrases.remedies(
         explanation.starts,
         messages,
         explanation.cut,
         untried=untried,
         for_admission=explanation.for_admission,
+    )
+    return made + phrases.not_enough(_not_enough(explanation))
+
+
+def _not_enough(explanation: Explanation) -> str:
+    """Return `create queue q: after that, ...`; empty if a single change is enough."""
+    found = explanation.not_enough
+    return (
+        f"{_change(found.change)}: after that, {sentences.sentence(found.reason)}" if found else ""
     )
 
 
@@ -154,6 +163,7 @@ def tree(explanation: Explanation) -> dict[str, Any]:
         "forAdmission": explanation.for_admission,
         "domains": _domains(reason),
         "remedies": [_remedy(remedy) for remedy in explanation.remedies],
+        **({"notEnough": said} if (said := _not_enough(explanation)) else {}),
         "cutShort": list(explanation.cut),
         "untried": list(explanation.untried),
         "trials": explanation.trials,

@@ -167,6 +167,10 @@ def by_column(rows: Vector) -> Vector:
 
 
 def dominant_share(allocated: Mapping[str, float], deserved: Mapping[str, float]) -> float:
-    """Return the largest allocated ÷ deserved; 0 if nothing is deserved."""
-    parts = (allocated.get(name, 0) / amount for name, amount in deserved.items() if amount)
+    """Return the largest allocated ÷ deserved, but of places for pods; 0 if nothing is deserved."""
+    parts = (
+        allocated.get(name, 0) / amount
+        for name, amount in deserved.items()
+        if amount and name != PODS
+    )
     return max(parts, default=0.0)

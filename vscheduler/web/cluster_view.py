@@ -29,6 +29,7 @@ from vscheduler.model.decisions import (
     ReasonCode,
 )
 from vscheduler.model.jobs import HOLDING, YOUNG, Condition, Job, JobId, Phase, TaskStatus
+from vscheduler.model.queues import Tree
 from vscheduler.model.resources import ResourceSpace
 from vscheduler.model.snapshot import Snapshot
 from vscheduler.simulator import waiting_line
@@ -425,12 +426,18 @@ def _queue_rows(
     snapshot: Snapshot, result: CycleResult, rows: Collection[JobRow]
 ) -> tuple[QueueRow, ...]:
     """Return all queues but root, which has no figures of its own."""
-    paths = queues.tree(snapshot.queues, {}).paths
+    tree = queues.tree(snapshot.queues, {})
+    paths = tree.paths
     counts: Counter[tuple[str, str]] = Counter()
     for row in rows:
         for name in (*paths.get(row.queue, ()), row.queue):
             counts[name, row.standing] += 1
-    sums = _sums(result.queues, paths)
+    own = {queue.name: _deserved(queue) for queue in result.queues}
+    sums = (
+        tree.sums({queue.name: queue.allocated for queue in result.queues}),
+        tree.sums(own, unless_own=True),
+        tree.sums({queue.name: queue.request for queue in result.queues}),
+    )
     found = [queue for queue in result.queues if queue.name != queues.ROOT]
     found.sort(key=lambda each: (*paths.get(each.name, ()), each.name))
     used = {resources.CPU} | {
@@ -441,57 +448,30 @@ def _queue_rows(
         if amount and name != resources.PODS
     }
     return tuple(
-        _queue_row(each, sums[each.name], paths.get(each.name, ()), result.excluded, counts, used)
+        _queue_row(each, tree, [part[each.name] for part in sums], result.excluded, counts, used)
         for each in found
     )
 
 
-class _Sum(msgspec.Struct, kw_only=True):
-    """What a queue and all queues below it have, ask for and deserve together."""
-
-    has: Counter[str] = msgspec.field(default_factory=Counter)
-    wants: Counter[str] = msgspec.field(default_factory=Counter)
-    deserved: Counter[str] = msgspec.field(default_factory=Counter)
-    count: int = 0
-    """How many queues these are."""
-
-
-def _sums(
-    figures: Collection[QueueFigures], paths: Mapping[str, tuple[str, ...]]
-) -> Mapping[str, _Sum]:
-    found: defaultdict[str, _Sum] = defaultdict(_Sum)
-    for queue in figures:
-        deserved = {} if queue.entitlement is None else queue.entitlement.deserved
-        for name in {*paths.get(queue.name, ()), queue.name}:
-            part = found[name]
-            part.count += 1
-            for sums, amounts in (
-                (part.has, queue.allocated),
-                (part.wants, queue.request),
-                (part.deserved, deserved),
-            ):
-                for resource, amount in amounts.items():
-                    sums[resource] += amount  # type: ignore[assignment]  # amounts may be fractions
-    return found
+def _deserved(queue: QueueFigures) -> Mapping[str, float]:
+    return {} if queue.entitlement is None else queue.entitlement.deserved
 
 
 def _queue_row(
     queue: QueueFigures,
-    total: _Sum,
-    path: tuple[str, ...],
+    tree: Tree,
+    sums: Sequence[Mapping[str, float]],
     excluded: tuple[Exclusion, ...],
     counts: Mapping[tuple[str, str], int],
     used: Collection[str],
 ) -> QueueRow:
-    """Return a queue with the amounts of resources that some queue uses or asks for."""
-    entitlement, inner = queue.entitlement, total.count > 1
-    own = {} if entitlement is None else entitlement.deserved
-    deserved: Mapping[str, float] = {**total.deserved, **own} if inner else own
+    """Return a queue with the amounts of resources that some queue uses or asks for; `sums` are
+    what it and the queues below it have, deserve and want.
+    """
+    entitlement, path = queue.entitlement, tree.paths.get(queue.name, ())
+    has, deserved, wants = sums
     named = {
-        name
-        for amounts in (total.has, deserved, total.wants)
-        for name, amount in amounts.items()
-        if amount and name in used
+        name for amounts in sums for name, amount in amounts.items() if amount and name in used
     }
     ordered = [
         name
@@ -500,24 +480,24 @@ def _queue_row(
     ]
     figures = {
         name: Figure(
-            has=total.has.get(name, 0.0),
+            has=has.get(name, 0.0),
             deserves=None if entitlement is None else deserved.get(name, 0.0),
-            wants=total.wants.get(name, 0.0),
+            wants=wants.get(name, 0.0),
         )
         for name in ordered[:FIGURES_MAX]
     }
     explained = queue_status.explanation(queue, excluded)
     ratio = None
     if entitlement is not None:
-        ratio = history.ratio(total.has, total.wants, deserved)
+        ratio = history.ratio(has, wants, deserved)
     return QueueRow(
         name=plain_text.shown(queue.name),
         parent=path[-1] if len(path) > 1 else "",
         depth=max(0, len(path) - 1),
-        inner=inner,
+        inner=not tree.leaf(queue.name),
         state=str(queue.state),
         weight=queue.weight,
-        share="" if ratio is None else phrases.share(ratio, total.has, deserved),
+        share="" if ratio is None else phrases.share(ratio, has, deserved),
         ratio=ratio,
         over=any(figure.borrowed > 0.5 for figure in figures.values()),
         figures=figures,

@@ -455,6 +455,7 @@ def remedies(found: Mapping[str, Any], access: Access) -> Document:
             }
             for each in shown
         ],
+        "notEnough": plain_text.shown(found.get("notEnough", "") if access.queues else ""),
         "hidden": len(every) - len(shown),
         "cutShort": list(found.get("cutShort", ())),
         "untried": [plain_text.shown(str(each)) for each in found.get("untried", ())],

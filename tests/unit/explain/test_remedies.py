@@ -396,6 +396,23 @@ def test_each_change_that_the_reason_names_is_tried(
     assert [each for each in expected if each not in shown] == [], shown
 
 
+def test_what_has_to_be_done_first_is_said_with_what_follows() -> None:
+    """The reason asks for a queue; the gang would wait in it, too, so no single change helps."""
+    documents = pictures.documents(
+        """
+        node n1 cpu=8   queue q
+        job q/late min=3 cpu=7 - - -
+        """
+    )
+    _forget_queue(documents)
+    found = explained(documents, "default/late")
+    assert found.remedies == ()
+    *_, line = wording.remedy_lines(found)
+    first = "It isn't enough to create queue q: after that, the nodes that it may use have room for"
+    assert line.startswith(first)
+    assert wording.tree(found)["notEnough"] == line.removeprefix("It isn't enough to ")[:-1]
+
+
 def test_an_owner_is_to_create_the_pods_that_are_missing() -> None:
     """Not the user, who would make pods that nobody keeps."""
     documents = pictures.documents(PICTURE)

@@ -78,6 +78,31 @@ def test_inner_queues_have_what_the_queues_below_have_together() -> None:
     assert documents.queue(view, Access(name="t"), "org") is None
 
 
+def test_an_inner_queue_with_a_quota_of_its_own_deserves_that() -> None:
+    """As in tables of the command line: not what its leaves deserve on top of it, nor does what is
+    above it.
+    """
+    found = [clusters.node(f"n{at}", cpu="16", memory="64Gi") for at in range(2)]
+    found += [clusters.queue("company"), clusters.queue("org", parent="company")]
+    found += [clusters.queue(name, parent="org") for name in ("vision", "speech")]
+    found += clusters.job("vision", "run", 8, on=("n0",) * 8, created=NOW - 100)
+    made = Stage(found, NOW)
+    quotas = {"org": 12_000, "vision": 8_000, "speech": 8_000}
+    figures = tuple(
+        replace(
+            queue,
+            entitlement=queue.entitlement
+            and replace(queue.entitlement, deserved={"cpu": quotas.get(queue.name, 0)}),
+        )
+        for queue in made.result.queues
+    )
+    made.past.cycle(made.taken, replace(made.result, queues=figures))
+    rows = {row.name: row for row in view_of(made).queue_rows}
+    shown = {name: rows[name].figures["cpu"].deserves for name in rows}
+    assert shown == {"company": 12_000, **quotas}
+    assert (rows["company"].ratio, rows["org"].inner) == (8 / 12, True)
+
+
 def test_devices_of_claims_are_counted_by_their_class() -> None:
     """They are the first resource if jobs ask for them, as other accelerators are."""
     view = view_of(Stage(clusters.three_queues(NOW), NOW))

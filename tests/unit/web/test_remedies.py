@@ -43,6 +43,7 @@ def test_only_changes_that_a_visitor_may_see_are_shown() -> None:
     found = {
         "podGroup": "robotics/late",
         "reclaim": "Reclaim makes no room.",
+        "notEnough": "create queue q: after that, there is no room",
         "remedies": [
             {"startsInCycle": 1, "evictions": 0, "victims": [], "minimal": None} | each
             for each in CHANGES
@@ -55,6 +56,7 @@ def test_only_changes_that_a_visitor_may_see_are_shown() -> None:
     whole = documents.remedies(found, stage.everything())
     assert (len(whole["remedies"]), whole["hidden"]) == (6, 1)
     assert whole["reclaim"] == "Reclaim makes no room."
+    assert (whole["notEnough"][:14], made["notEnough"]) == ("create queue q", "")
 
 
 def test_jobs_that_lose_pods_are_named_only_to_those_who_may_see_them() -> None:

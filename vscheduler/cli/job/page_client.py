@@ -244,7 +244,7 @@ def remedy_lines(found: Document) -> Sequence[str]:
     starts, cut = found["startsInCycle"], found["cutShort"]
     hidden, untried = found["hidden"], found.get("untried", ())
     domains = phrases.domains(found.get("domains", ()))
-    return domains + phrases.remedies(
+    lines = domains + phrases.remedies(
         starts,
         messages,
         cut,
@@ -252,6 +252,7 @@ def remedy_lines(found: Document) -> Sequence[str]:
         untried=untried,
         for_admission=bool(found.get("forAdmission")),
     )
+    return lines + phrases.not_enough(found.get("notEnough", ""))
 
 
 def watch(

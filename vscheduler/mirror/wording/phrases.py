@@ -208,6 +208,11 @@ def domains(messages: Sequence[str]) -> list[str]:
     return [*head, *(f"  - {each}" for each in messages)]
 
 
+def not_enough(said: str) -> list[str]:
+    """Return a line about what has to be done first, and why the job waits after that, too."""
+    return [f"It isn't enough to {said}."] if said else []
+
+
 def remedies(
     starts: int | None,
     messages: Sequence[str],

@@ -177,6 +177,7 @@ function saidOf({ found, at, problem }) {
       element("p", {}, lines.length ? `Any one of these changes would ${does}:` : `No single change that was tried would ${does}.`),
     );
     if (lines.length) made.push(element("ul", { class: "remedies" }, lines));
+    else if (found.notEnough) made.push(element("p", {}, `It isn't enough to ${found.notEnough}.`));
   }
   const rest = [];
   if (found.hidden) rest.push(`${found.hidden} more would, which concern what you may not see.`);
