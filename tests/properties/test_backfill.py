@@ -10,7 +10,7 @@ import pytest
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy as policies
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.placement import reservations
+from vscheduler.core.placement import availability, reservations
 from vscheduler.core.placement.start_proofs import StartProofs
 from vscheduler.mirror.state import Mirror
 from vscheduler.model.decisions import CycleResult
@@ -191,6 +191,15 @@ def test_no_job_starts_later_than_promised(
         job: (names_of[_id(job)], at) for job, at in promised.items() if names_of[_id(job)] > at
     }
     assert late == {}
+
+
+@pytest.mark.parametrize("seed", seeds(3000, 6, 40))
+def test_promises_are_kept_if_few_instants_are_looked_at(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ends or is reserved between them counts as if it took all of that time."""
+    monkeypatch.setattr(availability, "INSTANTS_MAX", 6)
+    test_no_job_starts_later_than_promised(seed, FIFO, "conservative", monkeypatch)
 
 
 def _id(job: str) -> str:

@@ -1,11 +1,12 @@
 """What the core is timed on: each case is a cluster, and perhaps something that then changes."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from tests.benchmarks.core import clusters
 from tests.benchmarks.core.clusters import Amounts, Cluster, Gang
+from vscheduler.model.run_times import MAX_RUN_TIME
 
 GANG = 100
 """Pods in a gang."""
@@ -19,6 +20,19 @@ BOUND_PER_NODE = 35
 HALF: Amounts = {"cpu": "16", "memory": "1Gi"}
 MORE: Amounts = {"cpu": "20", "memory": "1Gi"}
 """A node has room for one of these, but not beside the other."""
+
+BACKFILLS = {
+    "none": (80, 80),
+    "easy": (74, 50),
+    "conservative": (43, 48),
+    "conservative, 1000": (44, 49),
+}
+"""Kinds of backfill, with how many jobs are promised a start at most, and how many pods start in
+the case as it is, with shares and without.
+"""
+QUEUES = 10
+ENDING = 10
+"""So many gangs end at once."""
 
 Change = Callable[[Cluster], None]
 
@@ -39,6 +53,8 @@ class Case:
     actions: str = "enqueue, allocate, backfill, reclaim"
     tiers: Sequence[str] = ()
     """Names of plugins, in place of the built-in ones; `drf+tree` with enableHierarchy."""
+    allocate: Mapping[str, object] = field(default_factory=dict)
+    """Arguments of the action."""
     bound: int = 0
     evicted: int = 0
     """What the timed cycle must come to: a case that does something else is worth nothing."""
@@ -70,6 +86,8 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
         yield from _evicting(size(1000), wanted)
     for nodes in map(size, (1000, 2000, 4000)):
         yield _starved(nodes)
+    for kind in BACKFILLS:
+        yield from _backfill(size(1000), size(1000), kind)
 
 
 def _grid(
@@ -245,6 +263,26 @@ def all_bound(nodes: int) -> Cluster:
     return cluster
 
 
+def _backfill(nodes: int, waiting: int, kind: str) -> Iterator[Case]:
+    """Gangs end before their limits where many others wait, with and without shares."""
+    mode, _, depth = kind.partition(", ")
+    arguments = {"allocate.backfill": mode, "allocate.backfillDepth": int(depth or 100)}
+    without = "priority gang", "predicates nodeorder"
+    for name, tiers, bound in zip(("", ", no shares"), ((), without), BACKFILLS[kind], strict=True):
+        yield Case(
+            name=f"backfill {kind}{name}",
+            nodes=nodes,
+            pods=waiting,
+            build=partial(with_limits, nodes, waiting),
+            change=end_gangs,
+            cycles=2,
+            actions="enqueue, allocate, backfill",
+            tiers=tiers,
+            allocate=arguments,
+            bound=bound,
+        )
+
+
 def running_jobs(nodes: int, count: int) -> Cluster:
     """Jobs of one pod, which run on the nodes in turn."""
     cluster = Cluster()
@@ -311,3 +349,35 @@ def full(
     wanting = Gang(name="wanting", requests=[BIG] * wanted, queue=queue, priority=priority)
     cluster.add(wanting)
     return cluster
+
+
+def with_limits(nodes: int, waiting: int) -> Cluster:
+    """Nodes full of gangs in ten queues, and more gangs of 1 to 64 pods that wait; the run times of
+    all are known.
+    """
+    names = [f"queue-{number}" for number in range(QUEUES)]
+    cluster = Cluster(names)
+    places = cluster.add_nodes(nodes)
+    for number in range(nodes):
+        there = [places[(number + 125 * at) % nodes] for at in range(PER_NODE)]
+        cluster.add(_limited(f"gang-{number:05}", number, [BIG] * PER_NODE, there))
+    for number in range(waiting):
+        requests = [MORE if number % 5 == 0 else BIG] * (1 + 7 * number % 64)
+        cluster.add(_limited(f"late-{number:05}", number, requests))
+    return cluster
+
+
+def _limited(
+    name: str, number: int, requests: Sequence[Amounts], nodes: Sequence[str] = ()
+) -> Gang:
+    limit = {MAX_RUN_TIME: f"{3600 + number * 37 % 997 * 36}s"}
+    queue = f"queue-{number % QUEUES}"
+    return Gang(name=name, requests=requests, queue=queue, nodes=nodes, annotations=limit)
+
+
+def end_gangs(cluster: Cluster) -> None:
+    """Let some of the gangs with limits end."""
+    for number in range(ENDING):
+        gang = Gang(name=f"gang-{number * 91:05}", requests=[BIG] * PER_NODE)
+        for at in range(PER_NODE):
+            cluster.show_pod(gang, at, BIG, node="node-00000", phase="Succeeded")

@@ -46,6 +46,8 @@ class Gang:
     namespace: str = NAMESPACE
     labels: Mapping[str, str] = field(default_factory=dict)
     """Of its pods."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of its PodGroup."""
     constraints: Mapping[str, Any] = field(default_factory=dict)
     """More of the spec of its pods: affinity, nodeSelector, topologySpreadConstraints."""
     claim: str = ""
@@ -103,7 +105,9 @@ class Cluster:
         if gang.promised:
             spec["minResources"] = gang.promised
         phase = {"phase": gang.phase or ("Running" if gang.nodes else "Inqueue")}
-        metadata = _metadata(gang.name, namespace=gang.namespace)
+        metadata = _metadata(
+            gang.name, namespace=gang.namespace, annotations=dict(gang.annotations)
+        )
         self._show(Kind.POD_GROUP, {"metadata": metadata, "spec": spec, "status": phase})
         for number, request in enumerate(gang.requests):
             node = gang.nodes[number] if gang.nodes else ""

@@ -54,7 +54,7 @@ class Timing:
 def measure(case: Case) -> Timing:
     """Build the cluster, and time a cycle; where something changes, the cycle after it."""
     cluster = case.build()
-    policy_ = policy_of(case.actions, case.tiers)
+    policy_ = policy_of(case.actions, case.tiers, case.allocate)
     carried = snapshot.FRESH
     for _ in range(case.cycles if case.change is not None else 0):
         carried = cycle.run_cycle(cluster.snapshot(carried), policy_).carried
@@ -152,9 +152,15 @@ def _collecting_as_the_daemon() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
-def policy_of(wanted: str, tiers: Sequence[str] = ()) -> Policy:
-    """The built-in configuration with other actions, and with other plugins if any are named."""
+def policy_of(
+    wanted: str, tiers: Sequence[str] = (), allocate: Mapping[str, object] | None = None
+) -> Policy:
+    """The built-in configuration with other actions, with other plugins if any are named, and with
+    arguments of allocate.
+    """
     tree = {**policy.BUILT_IN, "actions": wanted}
+    if allocate:
+        tree["configurations"] = [{"name": "allocate", "arguments": allocate}]
     if tiers:
         tree["tiers"] = [{"plugins": [_plugin(name) for name in tier.split()]} for tier in tiers]
     parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)

@@ -33,7 +33,7 @@ class _OfJob(NamedTuple):
     """The places of the pods' classes in `classes`."""
 
 
-class _Columns(NamedTuple):
+class Columns(NamedTuple):
     """Pods (P) in the order of their ends."""
 
     times: Times
@@ -46,15 +46,15 @@ class _Columns(NamedTuple):
     places: Rows
     """Their places among the tasks."""
 
-    def of(self, chosen: Rows) -> "_Columns":
+    def of(self, chosen: Rows) -> "Columns":
         """Return these of the pods, in this order."""
         times, *others = self
-        return _Columns(times[chosen], *(column[chosen] for column in others))
+        return Columns(times[chosen], *(column[chosen] for column in others))
 
-    def with_more(self, more: "_Columns") -> "_Columns":
+    def with_more(self, more: "Columns") -> "Columns":
         """Return these pods, and then more."""
         pairs = zip(self[1:], more[1:], strict=True)
-        return _Columns(np.concatenate([self.times, more.times]), *map(np.concatenate, pairs))
+        return Columns(np.concatenate([self.times, more.times]), *map(np.concatenate, pairs))
 
 
 class ExpectedEnds:
@@ -64,15 +64,15 @@ class ExpectedEnds:
         self._session = session
         self._queues = {name: number for number, name in enumerate(session.queues)}
         self._tasks: list[Task] = []
+        self._running_pods = 0
+        """How many of the tasks run, before those that start in this cycle."""
         self._seen = (-1, -1)
         """How many binds and evictions the columns include."""
         self.some_are_unknown = False
         """Whether it isn't known of any pod when it ends."""
-        self._known: _Columns | None = None
+        self._known: Columns | None = None
         self._released: dict[int, Vector] = {}
         """By number of pods that have ended, what they release on nodes, (N, R)."""
-        self._sums: Vector | None = None
-        """What the first pods release together, (P + 1, R), in the order of their ends."""
 
     @property
     def decided(self) -> tuple[int, int]:
@@ -81,20 +81,20 @@ class ExpectedEnds:
 
     def before(self, instant: float) -> Sequence[Task]:
         """Return the pods that end until then."""
-        columns = self._columns()
+        columns = self.columns()
         return [self._tasks[at] for at in columns.places[: _last(columns.times, instant)].tolist()]
 
     def between(self, begin: float, until: float) -> tuple[Times, Rows, Vector]:
         """Return when pods end after one instant until another, (n,), on which rows, (n,), and what
         they release, (n, R).
         """
-        columns = self._columns()
+        columns = self.columns()
         chosen = slice(_last(columns.times, begin), _last(columns.times, until))
         return columns.times[chosen], columns.rows[chosen], columns.amounts[chosen]
 
     def free_at(self, instant: float) -> Vector:
         """Return what nodes will have free then, (N, R), if nothing else starts."""
-        columns = self._columns()
+        columns = self.columns()
         last, free = _last(columns.times, instant), self._session.free
         released = self._released.get(last)
         if released is None:
@@ -104,19 +104,9 @@ class ExpectedEnds:
             np.add.at(released, columns.rows[:last], columns.amounts[:last])
         return free + released
 
-    def total_at(self, instants: Times) -> Vector:
-        """Return what all nodes together have free at most at these instants (n,), as (n, R)."""
-        columns = self._columns()
-        if self._sums is None:
-            self._sums = np.zeros((len(columns.times) + 1, self._session.space.size), np.int64)
-            np.cumsum(columns.amounts, axis=0, out=self._sums[1:])
-        free = np.maximum(self._session.free, 0).sum(axis=0)
-        found: Vector = free + self._sums[np.searchsorted(columns.times, instants, side="right")]
-        return found
-
     def by_queue(self, instant: float) -> Mapping[str, Vector]:
         """Return what pods that end until then release, (R,), by the names of their queues."""
-        columns = self._columns()
+        columns = self.columns()
         last = _last(columns.times, instant)
         found = np.zeros((len(self._queues), self._session.space.size), dtype=np.int64)
         np.add.at(found, columns.queues[:last], columns.amounts[:last])
@@ -124,13 +114,20 @@ class ExpectedEnds:
 
     def instants(self) -> Times:
         """Return when pods end, in ascending order."""
-        return self._columns().times
+        return self.columns().times
 
-    def _columns(self) -> _Columns:
+    def bound_since(self, binds: int) -> Columns:
+        """Return the columns of pods that were bound after so many others in this cycle."""
+        columns = self.columns()
+        return columns.of(np.flatnonzero(columns.places >= self._running_pods + binds))
+
+    def columns(self) -> Columns:
+        """Return the pods whose ends are known."""
         seen, binds = self.decided, self._session.decided.binds[max(0, self._seen[0]) :]
         if self._known is None or seen[1] != self._seen[1]:
             self._tasks.clear()
             self._known = self._sorted(list(self._running()))
+            self._running_pods = len(self._tasks)
             self._seen, binds = (0, seen[1]), self._session.decided.binds
         if seen != self._seen:
             more = []
@@ -151,9 +148,7 @@ class ExpectedEnds:
             else:
                 yield job, _known_running(job)
 
-    def _sorted(
-        self, more: Sequence[tuple[Job, _OfJob]], known: _Columns | None = None
-    ) -> _Columns:
+    def _sorted(self, more: Sequence[tuple[Job, _OfJob]], known: Columns | None = None) -> Columns:
         """Return the columns of these pods, and of those that are known."""
         session, first = self._session, len(self._tasks)
         for _, found in more:
@@ -168,7 +163,7 @@ class ExpectedEnds:
         limits = np.where(np.isnan(limits), np.repeat(unknown, sizes), limits)
         starts = np.concatenate([none, *(found.starts for _, found in more)])
         queues = np.repeat(np.array([self._queues[job.queue] for job, _ in more], int), sizes)
-        columns = _Columns(
+        columns = Columns(
             _ends(starts, limits, session.snapshot.now),
             np.array(nodes, dtype=np.int64),
             self._amounts(more),
@@ -181,7 +176,6 @@ class ExpectedEnds:
         if known is not None:
             columns = known.with_more(columns)
         self._released.clear()
-        self._sums = None
         return columns.of(np.argsort(columns.times, kind="stable"))
 
     def _amounts(self, more: Sequence[tuple[Job, _OfJob]]) -> Vector:

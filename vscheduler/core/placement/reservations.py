@@ -20,8 +20,10 @@ import msgspec
 import numpy as np
 
 from vscheduler.core.config.policy import Backfill
+from vscheduler.core.placement import availability
+from vscheduler.core.placement.availability import Availability
 from vscheduler.core.placement.expected_ends import ExpectedEnds, Rows, Times
-from vscheduler.core.placement.reserved import Held, Reserved, windows_least
+from vscheduler.core.placement.reserved import Held, Reserved
 from vscheduler.core.placement.start_proofs import Minimum, Places, StartProofs
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
@@ -32,11 +34,8 @@ from vscheduler.model.nodes import Mask
 from vscheduler.model.resources import Vector
 from vscheduler.model.snapshot import Reservation
 
-INSTANTS_MAX = 64
-"""At so many instants, of those at which pods end, a start is looked for."""
-
 PROOFS_MAX = 8
-"""At so many of them where the amounts may suffice, pods are placed that aren't alike."""
+"""At so many instants where the amounts may suffice, pods are placed that aren't alike."""
 
 INSTANT_COST, PROOF_COST = 60, 200
 """Approximate microseconds for looking at the amounts at one instant, and for placing a job there,
@@ -54,6 +53,7 @@ class Reservations:
         self._ends = ExpectedEnds(session)
         self._proofs = StartProofs(session, self._ends)
         self._reserved = Reserved(self._ends, session.space.size)
+        self._table: Availability | None = None
         self._blocking: dict[JobId, PromisedStart] = {}
         """Jobs that didn't start while something was reserved, with the first start of these."""
         self._unpromised: dict[JobId, PromisedStart] = {}
@@ -107,12 +107,12 @@ class Reservations:
             self._keep_in_turn(found)
         now = self._session.snapshot.now
         for kept in list(self._reserved):
+            self._availability().give_back(kept)
             before = kept.reservation.start
             if self._may_improve(kept):
                 before = float(np.nextafter(before, inf))
             anew = self._planned(self._session.job_states[kept.reservation.job], now, before)
-            if anew is not None:
-                self._reserved.put(anew)
+            self._put(kept if anew is None else anew)
         self._is_tried = True
 
     def reserve(self, state: JobState) -> None:
@@ -128,7 +128,7 @@ class Reservations:
             self._tried.add(state.job.queue)
             held = self._planned(state, float(np.nextafter(self._session.snapshot.now, inf)), inf)
             if held is not None:
-                self._reserved.put(held)
+                self._put(held)
                 return
             unknown = NoPromise.RUN_TIMES if self._ends.some_are_unknown else None
         self._note(state, unknown)
@@ -174,10 +174,10 @@ class Reservations:
         if not minimum.alike:
             return False
         now = self._session.snapshot.now
-        if held is not None and self._is_tried and not self._proofs.shares_decide:
-            return held.reservation.start > now
+        if held is not None:
+            return self._waits_on(state, held)
         known = self._in_vain.setdefault((minimum.task.pod_class, state.job.queue), [])
-        if held is None and any(n <= minimum.needed and t <= minimum.limit for n, t in known):
+        if any(n <= minimum.needed and t <= minimum.limit for n, t in known):
             self._blame(state)
             return True
         free = self._session.free
@@ -187,10 +187,23 @@ class Reservations:
         usable, _ = self._proofs.usable(state, minimum)
         if not len(rows) or resources.copies(minimum.request, free[usable]).sum() >= minimum.needed:
             return False
-        if held is None:
-            known.append((minimum.needed, minimum.limit))
+        known.append((minimum.needed, minimum.limit))
         self._blame(state)
         return True
+
+    def _waits_on(self, state: JobState, held: Held) -> bool:
+        """Whether a job with a reservation surely can't start by now."""
+        minimum, now = self._proofs.minimum(state), self._session.snapshot.now
+        if held.reservation.start <= now or (self._is_tried and not self._proofs.shares_decide):
+            return held.reservation.start > now
+        if len(self._reserved) == 1:
+            return False  # nobody else keeps it out
+        table = self._availability()
+        table.give_back(held)
+        copies = table.copies(minimum.request, self._proofs.usable(state, minimum)[0])
+        found = copies.first(np.zeros(1, dtype=np.int64), minimum.needed, minimum.limit)
+        table.take(held)
+        return found is None
 
     @contextmanager
     def respected_by_all(self) -> Iterator[None]:
@@ -237,7 +250,7 @@ class Reservations:
         states = self._session.job_states
         for job in [held.reservation.job for held in self._reserved]:
             if not _lacks_minimum(states[job]):
-                self._reserved.drop(job)
+                self._drop(job)
                 self._in_vain.clear()
                 self._is_tried = False
 
@@ -280,7 +293,7 @@ class Reservations:
             self._reserved.drop(held.reservation.job)
         for state, known in found:
             if known is not None and self._has_room(known):
-                self._reserved.put(known)
+                self._put(known)
             else:
                 self.reserve(state)
 
@@ -294,77 +307,76 @@ class Reservations:
 
     def _planned(self, state: JobState, begin: float, before: float) -> Held | None:
         """Return a reservation with the first start that can be found from one instant on, and
-        before another one.
+        before another one, for a job that has none in the table.
         """
         session, minimum = self._session, self._proofs.minimum(state)
-        instants = self._instants(state, minimum, begin, before)
-        if not instants:
-            return None
-        timeline, at = self._reserved.timeline(state.job.id), 0
-        while at < len(instants):
-            start = instants[at]
+        table = self._availability()
+        usable = self._proofs.usable(state, minimum)[0] if minimum.alike else None
+        copies = table.copies(minimum.request, usable)
+        numbers = copies.candidates(minimum.needed, minimum.limit)
+        instants = table.instants[numbers]
+        numbers = numbers[(instants >= begin) & (instants < min(before, inf))]
+        if not minimum.alike:
+            return self._placed(state, table.instants[availability.some(numbers, PROOFS_MAX)])
+        while (found := copies.first(numbers, minimum.needed, minimum.limit)) is not None:
+            number, fitting = found
             session.spend("reservations", INSTANT_COST)
-            free = self._ends.free_at(start)
-            rows, most = timeline.most_taken(start, start + minimum.limit)
-            free[rows] -= most
-            if minimum.alike:
-                at_once = start <= session.snapshot.now
-                places = self._proofs.filled(state, minimum, free, at_once=at_once)
-                if places and not self._proofs.within_share(state, minimum, start):
-                    at = self._first_within_share(state, minimum, instants, at + 1)
-                    continue
-            elif resources.copies(minimum.request, free).sum() >= minimum.needed:
-                session.spend("reservations", PROOF_COST)
-                with self._counted(rows, most):
-                    places = self._proofs.placed(state, start)
-            else:
-                places = ()
-            if places:
+            start = float(table.instants[number])
+            at_once = start <= session.snapshot.now
+            places = self._proofs.filled(state, minimum, fitting, at_once=at_once)
+            numbers = numbers[numbers > number]
+            if not places:
+                continue
+            if self._proofs.within_share(state, minimum, start):
                 return self._planned_at(state, minimum, start, places)
-            at += 1
+            instants = table.instants[numbers]
+            numbers = numbers[self._first_within_share(state, minimum, instants) :]
         return None
 
-    def _first_within_share(
-        self, state: JobState, minimum: Minimum, instants: Sequence[float], first: int
-    ) -> int:
-        """Return the place of the first instant, from one on, at which the share of the queue
-        suffices: pods end, so that it does ever after.
+    def _placed(self, state: JobState, instants: Times) -> Held | None:
+        """Return a reservation with the first of these starts at which the core finds nodes."""
+        minimum, timeline = self._proofs.minimum(state), self._reserved.timeline(state.job.id)
+        for start in instants.tolist():
+            self._session.spend("reservations", PROOF_COST)
+            with self._counted(*timeline.most_taken(start, start + minimum.limit)):
+                places = self._proofs.placed(state, start)
+            if places:
+                return self._planned_at(state, minimum, start, places)
+        return None
+
+    def _first_within_share(self, state: JobState, minimum: Minimum, instants: Times) -> int:
+        """Return the place of the first instant at which the share of the queue suffices: pods end,
+        so that it does ever after.
         """
 
         def suffices(start: float) -> bool:
             self._session.spend("reservations", INSTANT_COST)
             return self._proofs.within_share(state, minimum, start)
 
-        if first == len(instants) or not suffices(instants[-1]):
+        if not len(instants) or not suffices(float(instants[-1])):
             return len(instants)
-        return bisect.bisect_left(instants, True, lo=first, key=suffices)
+        return bisect.bisect_left(instants.tolist(), True, key=suffices)
 
-    def _instants(
-        self, state: JobState, minimum: Minimum, begin: float, before: float
-    ) -> Sequence[float]:
-        """Return when something is released from one instant on, and before another one, and the
-        amounts of the whole cluster suffice: the first of these if it is now, and all that follow,
-        or some of very many.
+    def _availability(self) -> Availability:
+        """Return the table of what is free over time, as it is by now."""
+        if self._table is None or not self._table.follow():
+            self._table = Availability(self._session, self._ends, self._reserved)
+        return self._table
+
+    def _put(self, held: Held) -> None:
+        """Add a reservation, or put it in the place of the job's other one, which isn't in the
+        table.
         """
-        untils = [held.reservation.until for held in self._reserved]
-        more = np.array([self._session.snapshot.now, *untils])
-        every = np.concatenate([self._ends.instants(), more])
-        found = np.unique(every[(every >= begin) & (every < min(before, inf))])
-        found = _some(found, INSTANTS_MAX)
+        self._reserved.put(held)
+        if self._table is not None:
+            self._table.take(held)
 
-        def copies_at(instants: Times) -> Vector:
-            free = self._ends.total_at(instants)
-            free -= self._reserved.total_at(instants, state.job.id)
-            return resources.copies(minimum.request, free)
-
-        starts = self._reserved.starts()
-        least = windows_least(copies_at(starts), found, starts, minimum.limit)
-        enough = np.minimum(copies_at(found), least) >= minimum.needed
-        instants = found[enough]
-        every_one: list[float] = (
-            instants if minimum.alike else _some(instants, PROOFS_MAX)
-        ).tolist()
-        return every_one
+    def _drop(self, job: JobId) -> None:
+        """Forget the reservation of a job."""
+        held = self._reserved.of(job)
+        if self._table is not None and held is not None:
+            self._table.give_back(held)
+        self._reserved.drop(job)
 
     def _may_improve(self, held: Held) -> bool:
         """Whether other nodes may be better at the same start."""
@@ -409,16 +421,6 @@ class Reservations:
             yield
         finally:
             self._session.cluster.hold(rows, -amounts)
-
-
-def _some(instants: Times, most: int) -> Times:
-    """Return the first and the last of these instants, and others between them, if there are more
-    than so many; else all.
-    """
-    if len(instants) <= most:
-        return instants
-    chosen: Times = instants[np.linspace(0, len(instants) - 1, most).round().astype(np.int64)]
-    return chosen
 
 
 def _lacks_minimum(state: JobState) -> bool:

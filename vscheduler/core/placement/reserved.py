@@ -36,17 +36,6 @@ class _Columns(NamedTuple):
     """The places of the reservations."""
 
 
-class _Sums(NamedTuple):
-    """What all reservations (H) take together: sums in the order of their starts and ends."""
-
-    starts: Times
-    taken: Vector
-    """(H + 1, R)."""
-    untils: Times
-    given_back: Vector
-    """(H + 1, R)."""
-
-
 class Reserved:
     """The reservations of a cycle, in the order in which they were made."""
 
@@ -54,7 +43,6 @@ class Reserved:
         self._ends, self._resources = ends, resources
         self._held: dict[JobId, Held] = {}
         self._columns: _Columns | None = None
-        self._sums: _Sums | None = None
         self._first: Reservation | None = None
         self._whole: tuple[tuple[int, int], Timeline] | None = None
         """The timeline of all, with the binds and evictions that it includes."""
@@ -71,12 +59,12 @@ class Reserved:
     def put(self, held: Held) -> None:
         """Add a reservation, or put it in the place of the job's other one."""
         self._held[held.reservation.job] = held
-        self._columns = self._sums = self._first = self._whole = None
+        self._columns = self._first = self._whole = None
 
     def drop(self, job: JobId) -> None:
         """Forget the reservation of a job."""
         del self._held[job]
-        self._columns = self._sums = self._first = self._whole = None
+        self._columns = self._first = self._whole = None
 
     def of(self, job: JobId) -> Held | None:
         """Return the reservation of a job."""
@@ -88,22 +76,6 @@ class Reserved:
             every = (held.reservation for held in self)
             self._first = min(every, key=lambda each: (each.start, each.job), default=None)
         return self._first
-
-    def starts(self) -> Times:
-        """Return when the jobs may start, in ascending order."""
-        return self._summed().starts
-
-    def total_at(self, instants: Times, without: JobId) -> Vector:
-        """Return what other jobs' reservations take at these instants (n,) in all, (n, R)."""
-        sums, own = self._summed(), self._held.get(without)
-        found: Vector = (
-            sums.taken[np.searchsorted(sums.starts, instants, side="right")]
-            - sums.given_back[np.searchsorted(sums.untils, instants, side="right")]
-        )
-        if own is not None:
-            there = (instants >= own.reservation.start) & (instants < own.reservation.until)
-            found[there] -= own.amounts.sum(axis=0)
-        return found
 
     def timeline(
         self, without: JobId | None = None, *, on: Mask | None = None, slack: float = 0.0
@@ -152,23 +124,6 @@ class Reserved:
             )
         return self._columns
 
-    def _summed(self) -> _Sums:
-        if self._sums is None:
-            every = list(self._held.values())
-            starts = np.array([held.reservation.start for held in every], dtype=float)
-            untils = np.array([held.reservation.until for held in every], dtype=float)
-            amounts = np.array([held.amounts.sum(axis=0) for held in every], dtype=np.int64)
-            amounts = amounts.reshape(-1, self._resources)
-            none = np.zeros((1, self._resources), dtype=np.int64)
-            by_start, by_end = np.argsort(starts, kind="stable"), np.argsort(untils, kind="stable")
-            self._sums = _Sums(
-                starts[by_start],
-                np.concatenate([none, amounts[by_start].cumsum(axis=0)]),
-                untils[by_end],
-                np.concatenate([none, amounts[by_end].cumsum(axis=0)]),
-            )
-        return self._sums
-
 
 class Timeline:
     """What is reserved, and what pods release as they end, by node and in the order of time."""
@@ -211,17 +166,4 @@ def _sums_by_row(changes: Vector, first: Rows) -> Vector:
     sums = changes.cumsum(axis=0)
     before = np.where((first > 0)[:, None], sums[first - 1], 0)
     found: Vector = sums - np.repeat(before, np.diff(first, append=len(sums)), axis=0)
-    return found
-
-
-def windows_least(values: Vector, instants: Times, at: Times, seconds: float) -> Vector:
-    """Return for each of the instants (n,) the least of the values (m,) that lie, in time, after it
-    and before so many seconds later; the largest number if there are none.
-    """
-    most = np.iinfo(np.int64).max
-    if not len(at):
-        return np.full(len(instants), most)
-    until = instants[:, None] + seconds if seconds < inf else np.full((1, 1), inf)
-    inside = (at > instants[:, None]) & (at < until)
-    found: Vector = np.where(inside, values, most).min(axis=1)
     return found

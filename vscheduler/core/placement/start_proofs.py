@@ -108,16 +108,17 @@ class StartProofs:
             self._usable[key] = mask, rows
         return self._usable[key]
 
-    def filled(self, state: JobState, minimum: Minimum, free: Vector, *, at_once: bool) -> Places:
-        """Return nodes for the minimum of equal pods, if so much is free, (N, R); none if it
-        doesn't fit.
+    def filled(self, state: JobState, minimum: Minimum, copies: Vector, *, at_once: bool) -> Places:
+        """Return nodes for the minimum of equal pods, if so many fit on each, (N,); none if that
+        doesn't suffice.
 
         With EASY backfill, nodes come first that aren't free before the pods start: what is free
         stays for others, whoever runs beyond that start.
         """
         cluster = self._session.cluster
         idle = cluster.allocatable - cluster.used
-        copies = resources.copies(minimum.request, np.minimum(free, idle) if at_once else free)
+        if at_once:
+            copies = np.minimum(copies, resources.copies(minimum.request, idle))
         _, ranked = self.usable(state, minimum)
         rows = ranked[copies[ranked] > 0]
         if self._session.policy.backfill is Backfill.EASY and not at_once:
