@@ -1,6 +1,9 @@
-"""A sandbox that serves Kubernetes' own gang API, and whose components use it."""
+"""A sandbox that serves Kubernetes' own gang API, whose components use it, and vscheduler beside
+them.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +13,8 @@ from sandbox.contents import NATIVE_COMPOSITES, NATIVE_POD_GROUPS, NATIVE_WORKLO
 from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import permissions
+from tests.oracle.gang_api import cases, stage
+from tests.oracle.gang_api.cases import Case
 from vscheduler.mirror import paths
 
 NAMESPACE = "default"
@@ -180,3 +185,22 @@ def test_other_sandboxes_serve_none_of_it(plane: ControlPlane) -> None:
     """As in most clusters, only priority classes are in that group."""
     for collection in (NATIVE_POD_GROUPS, NATIVE_COMPOSITES, NATIVE_WORKLOADS):
         assert plane.api.ask("GET", collection.everywhere).status == 404
+
+
+IN_SHORT = "a Job of 3; two indexes succeed, and the third fails"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(each, id=each.title, marks=[pytest.mark.at_length] * (each.title != IN_SHORT))
+        for each in cases.CASES
+    ],
+)
+def test_both_schedulers_do_what_the_page_says(
+    native: ControlPlane, tmp_path: Path, case: Case
+) -> None:
+    """The same objects, once under kube-scheduler's gang scheduling, once under vscheduler."""
+    with stage.acting(native, tmp_path) as fresh:
+        for scheduler in stage.SCHEDULERS:
+            assert case.run(fresh(scheduler)) == list(case.expected(scheduler)), scheduler
