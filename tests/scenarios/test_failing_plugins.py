@@ -67,6 +67,7 @@ FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
         "filter_nodes",
         says([FilterResult("x", np.ones(9, bool))]),
     ),
+    "masks without a refusal": ("filter_nodes", says([np.ones(NODES, bool)])),
     "masks of numbers": (
         "filter_nodes",
         says([FilterResult("x", cast("Any", np.ones(NODES)))]),
@@ -233,3 +234,9 @@ def test_none_abstains(hook: str) -> None:
     assert running.digest(run(**{hook: depends_on(On.NOTHING)(says(None))})) == running.digest(
         run()
     )
+
+
+def test_a_mask_without_a_refusal_is_named() -> None:
+    """The author learns what the list must have, not which attribute an array lacks."""
+    with pytest.raises(TypeError, match="ndarray in its list, where a FilterResult is needed"):
+        hooks.verdicts(cast("Any", [np.ones(NODES, bool)]), cast("NodeView", None))

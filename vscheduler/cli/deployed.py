@@ -6,6 +6,7 @@ With it a command decides as the scheduler itself would. Users who may read neit
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
@@ -14,12 +15,14 @@ import msgspec
 
 from vscheduler.cli import run
 from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Kind, Listing, Object
+from vscheduler.cluster import lease_records
 from vscheduler.core.config.policy import Policy
 from vscheduler.daemon import configuration, settings
 from vscheduler.daemon.configuration import ConfigurationError
 from vscheduler.daemon.leader_election.election_settings import DEFAULT_NAMESPACE
 from vscheduler.daemon.settings import Settings, SettingsError
 
+BUILT_IN = "the built-in one"
 PREFIX = "VSCHEDULER_"
 """What the names of variables begin with that stand for flags."""
 
@@ -61,13 +64,13 @@ def of_objects(
     source: Source, namespace: str, deployments: Sequence[Object] | None = None
 ) -> Found:
     """Return the schedulers that these Deployments run; None: they haven't been listed yet."""
+    schedulers = _built_in(source)
     try:
         if deployments is None:
             deployments = source.list(Kind.DEPLOYMENT).items
         maps = {each["metadata"]["name"]: each for each in source.list(Kind.CONFIG_MAP).items}
     except ClusterError as error:
-        return Found(schedulers={}, problems=[str(error)])
-    schedulers: dict[str, Deployed] = {}
+        return Found(schedulers=schedulers, problems=[str(error)])
     problems = []
     for deployment in deployments:
         for arguments, container in _runs(deployment):
@@ -82,6 +85,22 @@ def of_objects(
                 if found.settings.only != settings.CONTROLLERS:
                     schedulers |= dict.fromkeys(found.settings.scheduler_names, found)
     return Found(schedulers=schedulers, problems=problems)
+
+
+def _built_in(source: Source) -> dict[str, Deployed]:
+    """Return the schedulers whose Leases have the digest of the built-in configuration, without any
+    flag that decides: nothing else has to be read of them.
+    """
+    found = Deployed(
+        policy=configuration.load("").policy, settings=run.settings_of([]), place=BUILT_IN
+    )
+    with suppress(ClusterError):
+        return {
+            each["metadata"]["name"]: found
+            for each in source.list(Kind.LEASE).items
+            if lease_records.configuration(each) == found.digest
+        }
+    return {}
 
 
 def _runs(deployment: Object) -> Iterator[tuple[list[str], Object]]:
@@ -109,7 +128,7 @@ def _deployed(
     checked = run.settings_of([*variables, *arguments])
     path = checked.scheduler_conf
     if not path:
-        place = f"the built-in one, as Deployment {namespace}/{deployment['metadata']['name']} says"
+        place = f"{BUILT_IN}, as Deployment {namespace}/{deployment['metadata']['name']} says"
         return Deployed(policy=configuration.load("").policy, settings=checked, place=place)
     name, key = _mounted(path, container, deployment)
     place = f"ConfigMap {namespace}/{name}"

@@ -29,8 +29,9 @@ class {kind}(Plugin):
     @depends_on(On.NODE)
     def filter_nodes(self, task, nodes):
         """Return which of the nodes pass, and what is said of the others."""
+        label = self.argument("{name}.label")
         passing = nodes.of(self.class_nodes(None, nodes.layout))
-        return [FilterResult("node(s) were kept by {name}", passing)]
+        return [FilterResult(f"node(s) had label {{label}}", passing)]
 '''
 
 TEST = '''"""Tests of the plugin. They need no cluster."""

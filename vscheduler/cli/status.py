@@ -196,8 +196,7 @@ def leases(seen: Seen) -> list[HeldLease]:
     found = []
     for each in seen.leases:
         metadata, spec = each["metadata"], each.get("spec") or {}
-        name = metadata["name"]
-        configuration = (metadata.get("annotations") or {}).get(lease_records.CONFIGURATION, "")
+        name, configuration = metadata["name"], lease_records.configuration(each)
         known = configuration or name == CONTROLLERS_LEASE or name.endswith(PODGROUPS_SUFFIX)
         if known or name in seen.found.schedulers:
             lease = HeldLease(
@@ -206,7 +205,7 @@ def leases(seen: Seen) -> list[HeldLease]:
                 acquired=queue_figures.instant(spec.get("acquireTime")),
                 renewed=queue_figures.instant(spec.get("renewTime")),
                 seconds=float(spec.get("leaseDurationSeconds") or 0),
-                configuration=str(configuration),
+                configuration=configuration,
             )
             found.append(lease)
     return sorted(found, key=lambda lease: lease.name)

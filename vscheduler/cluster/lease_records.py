@@ -20,6 +20,11 @@ Configuration: TypeAlias = Callable[[str], str]
 """Returns the digest of this process' configuration for a Lease; empty where it doesn't count."""
 
 
+def configuration(lease: Mapping[str, Any]) -> str:
+    """Return the digest that the leader wrote into a Lease; empty if it wrote none."""
+    return str((lease["metadata"].get("annotations") or {}).get(CONFIGURATION, ""))
+
+
 def no_configuration(lease: str) -> str:
     """Return that the configuration doesn't count for the Lease."""
     del lease

@@ -377,7 +377,10 @@ class Reflector(Generic[Event]):
             message = str(error)
             if absent and f"/{paths.VOLCANO}/" in self._path:
                 message = f"{message}: {paths.CRDS}"
-            log.warning(event, path=self._path, message=message, retry_in_seconds=pause_seconds)
+            log_it = log.warning
+            if absent and self._path in paths.OPTIONAL_PATHS:  # nothing is wrong with the cluster
+                log_it, message = log.info, f"{message}: clusters needn't serve it"
+            log_it(event, path=self._path, message=message, retry_in_seconds=pause_seconds)
         if error.status == responses.UNAUTHORIZED:
             await self._link.wait_for_credentials(seconds)
         else:

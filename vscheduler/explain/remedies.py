@@ -5,7 +5,7 @@
 no cycle should wait for it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -26,6 +26,8 @@ BUDGET = 600_000
 """Units of work of core.cycle, about a microsecond each: under a second at 1,000 nodes."""
 
 ROUNDS = 2
+NAMES_MAX = 5
+"""How many jobs are named to somebody who named none of them."""
 
 Finder = Callable[[Search, Job], Iterator[Remedy]]
 
@@ -176,7 +178,7 @@ def _waiting(given: Given, name: str) -> Job:
     name = _named(given, name)
     job = next((job for job in taken.jobs if job.id == name), None)
     if job is None:
-        raise NotWaitingError(_missing(given, name))
+        raise NotWaitingError(f"{_missing(given, name)}{_those(taken.jobs)}")
     least = max(1, job.min_member)
     if job.ready_tasks >= least:
         raise NotWaitingError(
@@ -186,9 +188,16 @@ def _waiting(given: Given, name: str) -> Job:
     return job
 
 
+def _those(known: Iterable[Job]) -> str:
+    """Return the ids of jobs that wait, for somebody who named none of them."""
+    names = sorted(job.id for job in known if job.ready_tasks < max(1, job.min_member))
+    more = [f"{len(names) - NAMES_MAX} more"] if len(names) > NAMES_MAX else []
+    return f"; there wait {phrases.listed([*names[:NAMES_MAX], *more])}" if names else ""
+
+
 def _named(given: Given, name: str) -> str:
     """Return the id of the job that is meant."""
-    ids = (f"{name}{mark}" for mark in ("", jobs.NATIVE, jobs.COMPOSITE))
+    ids = (f"{name}{mark}" for mark in ("", jobs.NATIVE, jobs.COMPOSITE, jobs.LONE_POD))
     found = map(given.mirror.job_of, map(JobId, ids))
     return next((each for each in found if each in given.mirror.groups), name)
 

@@ -324,3 +324,5 @@ WATCHED: Mapping[Kind, Path] = {
     if kind is not Kind.RESOURCE_CLAIM_TEMPLATE
 }
 """The collection of each watched kind, in all namespaces."""
+
+OPTIONAL_PATHS = frozenset(WATCHED[kind] for kind in OPTIONAL_KINDS if kind in WATCHED)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vscheduler.cli import deployed
+from vscheduler.cli import deployed, run
 from vscheduler.cli.deployed import Found
 from vscheduler.cli.queue.cluster_client import ClusterError, Forbidden, Kind, Listing
 from vscheduler.daemon import configuration
@@ -73,6 +73,21 @@ def test_a_scheduler_without_a_file_has_the_built_in_configuration(cluster: Fake
     scheduler = found.schedulers["other"]
     assert scheduler.settings.default_queue == "lab"
     assert scheduler.policy == configuration.load("").policy
+
+
+def test_a_lease_tells_of_the_built_in_configuration(cluster: Fake) -> None:
+    """By its digest, so that nobody has to name it on machines without any Deployment."""
+    digest = configuration.digest(configuration.load("").policy, run.settings_of([]))
+    cluster.objects = [
+        {
+            "kind": "Lease",
+            "metadata": {"name": name, "annotations": {"vscheduler/configuration": each}},
+        }
+        for name, each in (("mine", digest), ("other", "abc"))
+    ]
+    found = read(cluster)
+    assert set(found.schedulers) == {"mine"}
+    assert (found.schedulers["mine"].digest, found.problems) == (digest, [])
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from vscheduler.cluster import cooperative, reflector
 from vscheduler.cluster.http.connection import ApiError, NotFound, Throttled, Unavailable
 from vscheduler.cluster.reflector import Pace, Reflector
 from vscheduler.containment import Failures
+from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Path
 
 FAST = Pace(retry_seconds=0.001, absent_max_seconds=0.002, silence_seconds=60, at_once_seconds=0)
@@ -116,6 +117,7 @@ async def following(
     sink: Callable[[list[Event]], None] = lambda _: None,
     failed: Callable[[str], None] = lambda _: None,
     kind: str = "",
+    path: Path | None = None,
 ) -> AsyncIterator[tuple[Reflector[Event], list[list[Event]]]]:
     """A watch that has gone through the whole script, and the batches it handed on."""
     link = await serve(script.answer)
@@ -127,7 +129,7 @@ async def following(
 
     watch = Reflector(
         link,
-        Path.to("/things", kind=kind),
+        path or Path.to("/things", kind=kind),
         codec or Names(),
         take,
         pace=pace,
@@ -342,6 +344,18 @@ async def test_a_kind_that_is_not_served_is_logged_once(serve: Serve) -> None:
             pass
     kinds = [each["event"] for each in said if each["event"] in ("watch.absent", "watch.failed")]
     assert kinds == ["watch.absent", "watch.failed", "watch.absent"]
+    assert {each["log_level"] for each in said if each["event"] == "watch.absent"} == {"warning"}
+
+
+async def test_a_kind_that_clusters_need_not_serve_is_no_warning(serve: Serve) -> None:
+    """Nothing is wrong with a cluster without Kubernetes' own PodGroups."""
+    steps: list[web.Response | list[bytes]] = [refusal(404), a_list(), []]
+    with testing.capture_logs() as said:
+        async with following(serve, Script(steps), path=paths.NATIVE_POD_GROUPS.everywhere):
+            pass
+    (absent,) = [each for each in said if each["event"] == "watch.absent"]
+    assert absent["log_level"] == "info"
+    assert absent["message"].endswith(": clusters needn't serve it")
 
 
 async def test_a_kind_that_is_served_again_is_listed_anew(serve: Serve) -> None:

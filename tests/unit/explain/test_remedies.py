@@ -477,7 +477,7 @@ def test_a_gang_that_lost_a_pod_has_no_waiting_pod() -> None:
     ("job", "message"),
     [
         ("late", "'late' isn't the namespace/name of a PodGroup"),
-        ("default/none", "there is no PodGroup default/none"),
+        ("default/none", "there is no PodGroup default/none; there wait default/late"),
         (
             "default/busy",
             "PodGroup default/busy doesn't wait: 1 of the 1 pods it needs have a node",
@@ -486,7 +486,9 @@ def test_a_gang_that_lost_a_pod_has_no_waiting_pod() -> None:
 )
 def test_a_job_that_does_not_wait_is_an_error(job: str, message: str) -> None:
     """It says what is wrong."""
-    documents = pictures.documents("node n1 cpu=4   queue q   job q/busy min=1 n1")
+    documents = pictures.documents(
+        "node n1 cpu=4   queue q   job q/busy min=1 n1   job q/late min=1 cpu=9 -"
+    )
     with pytest.raises(NotWaitingError, match=message):
         explained(documents, job)
 

@@ -112,6 +112,8 @@ def verdicts(answer: Sequence[FilterResult] | None, view: NodeView) -> list[Filt
     """Validate an answer to filter_nodes: masks must have the size of the view."""
     found = list(answer or ())
     for result in found:
+        if not isinstance(result, FilterResult):
+            raise TypeError(f"{type(result).__name__} in its list, where a FilterResult is needed")
         for passes in (result.passes, result.later):
             if passes is not None and (passes.shape != (view.size,) or passes.dtype != np.bool_):
                 what = f"{passes.dtype} of shape {passes.shape}"
