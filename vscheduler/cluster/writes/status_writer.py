@@ -312,9 +312,11 @@ class StatusWriter:
             self._recorder.notify(notice)
 
     def _offer_reasons(self, status: GroupStatus) -> None:
-        outdated = tuple(task for task in status.withheld if self._has_sent_reason(task.uid))
-        if outdated:
-            status = replace(status, unplaced=outdated)
+        # A pod without a PodGroup is told in any case: nothing else can say why it waits.
+        alone = jobs.is_lone_pod(status.job)
+        told = tuple(task for task in status.withheld if alone or self._has_sent_reason(task.uid))
+        if told:
+            status = replace(status, unplaced=told)
         for pod, words in statuses.pod_words(status):
             # What was last written is offered again while an older write is still to come.
             if self._pod_reasons.get(pod.uid) != words or self._pod_writes.is_busy(pod.uid):

@@ -95,6 +95,8 @@ class Desk:
 
     def stored_group(self, job: JobId) -> StoredGroup | None:
         """The PodGroup as the Mirror would have it."""
+        if jobs.is_lone_pod(job):
+            return None
         assert job in (JOB, NATIVE, TREE)
         return self.group
 

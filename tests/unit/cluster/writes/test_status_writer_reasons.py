@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import STORED, WAITS, desk
 from vscheduler.cluster.writes import status_writer, write_queue
+from vscheduler.model import jobs
 from vscheduler.model.decisions import Evict, Pipeline, Reason, ReasonCode
 
 
@@ -39,6 +40,19 @@ async def test_a_reason_that_pods_need_not_know_replaces_an_older_one(
     assert [path.split("/")[-2] for path, _ in told] == ([] if by == "nobody" else ["a-0"])
     for _, body in told:
         assert body["status"]["conditions"][0]["reason"] == "QueueClosed"
+
+
+async def test_a_pod_without_a_podgroup_is_told_whatever_it_waits_for(serve: Serve) -> None:
+    """Nothing else can say it; what doesn't ask for nodes isn't called Unschedulable."""
+    closed = Reason(code=ReasonCode.QUEUE_CLOSED, queue="q")
+    first, _ = WAITS.unplaced
+    job = jobs.pod_id("ns", "a-0")
+    alone = replace(WAITS, job=job, uid="", unplaced=(), withheld=(first,), reason=closed)
+    async with desk(serve) as made:
+        made.report(alone, job=replace(STORED, id=job))
+        await made.settle(0.3)
+        (body,) = [body for _, path, body in made.calls if path.endswith("/pods/a-0/status")]
+    assert body["status"]["conditions"][0]["reason"] == "QueueClosed"
 
 
 @pytest.mark.parametrize("when", ["waits", "is under way", "got no answer", "was refused"])
