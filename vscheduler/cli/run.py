@@ -241,10 +241,9 @@ def ignored(command: Decorated) -> Decorated:
 @flags.option(
     "--podgroups",
     "Make PodGroups for all pods that have none, or only where a minimum or another setting needs "
-    "one; other pods start alone then.",
+    "one [default: gangs; all with compatibility: volcano]",
     type=click.Choice(settings.POD_GROUPS),
-    default=settings.ALL,
-    show_default=True,
+    default=None,
 )
 @click.option("--supervised", is_flag=True, hidden=True)
 @flags.switch(
@@ -406,6 +405,8 @@ async def _run(
     for warning in idle:
         log.warning("flags.warning", message=warning)
     for warning in () if checked.supervised else checked.election.warnings:
+        log.warning("flags.warning", message=warning)
+    if warning := checked.warning(loaded.policy.rules):
         log.warning("flags.warning", message=warning)
     for warning in loaded.warnings:
         log.warning("configuration.warning", message=warning)

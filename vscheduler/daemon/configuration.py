@@ -218,7 +218,7 @@ def digest(policy: Policy, settings: Settings) -> str:
             "claim-unowned-podgroups": settings.claim_unowned,
             "default-queue": settings.default_queue,
             "node-selector": sorted(settings.node_selector),
-            "podgroups": settings.podgroups,
+            "podgroups": settings.spares_groups(policy.rules),
             "priority-class": settings.priority_classes,
             **{name: getattr(settings.most, name) for name in settings.most.__struct_fields__},
         },

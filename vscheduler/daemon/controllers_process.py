@@ -37,11 +37,18 @@ from vscheduler.daemon.settings import Settings
 from vscheduler.daemon.startup import Opened
 from vscheduler.mirror import paths
 from vscheduler.mirror.index import entries
+from vscheduler.mirror.paths import Kind
 
 log = structlog.get_logger(__name__)
 
 PAUSES = Growth(first_seconds=1.0, longest_seconds=60.0)
 """Backoff for PodGroups that cannot be created, joined or deleted."""
+
+SCHEDULERS_SECONDS = 5.0
+"""Between two looks for further schedulers that place pods of the Queues."""
+
+SCHEDULERS_MAX = 100
+"""Whoever may write statuses of Queues can name schedulers, and each costs a list of all pods."""
 
 FORBIDDEN_SECONDS = 300.0
 """Pause after a refusal before watching a kind is tried again."""
@@ -123,10 +130,11 @@ class Controllers:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._session = LeaderSession(runtime, self._serve)
+        self._session = LeaderSession(runtime, self._serve, narrows=False)
+        self._counted = frozenset(runtime.settings.scheduler_names)
+        """The schedulers whose pods the Mirror knows as jobs by themselves."""
         self._access = KindAccess(runtime.mirror, runtime.informers.states)
         self._owners = Owners()
-        self._inherits = runtime.settings.inherit_owner_annotations
         self._refused: set[str] = set()
         """The collections of owners that we may not read."""
         self._indices: asyncio.Future[Indices] = asyncio.get_running_loop().create_future()
@@ -152,7 +160,7 @@ class Controllers:
         for event in batch:
             with self._runtime.failures.contained("owners", event.kind):
                 seen += self._owners.apply(event)
-                if self._inherits:
+                if self._runtime.mirror.needs_owners:
                     self._runtime.mirror.apply(owners.mirrored(event))
         if self._podgroups is not None:
             self._podgroups.follow(seen)
@@ -201,14 +209,16 @@ class Controllers:
         indices = await self._indices
         runtime = self._runtime
         port = self.api(runtime.permit(CompositeToken(held.values())))
+        index = QueueIndex(
+            indices,
+            runtime.settings.default_queue,
+            StatusEvidence(runtime.mirror).counter,
+            partial(podgroup_lister.lone_counts, runtime.mirror),
+        )
+        await self._count_pods_of(index.schedulers)
         keeper = self._queues = QueueController(
             port,
-            index=QueueIndex(
-                indices,
-                runtime.settings.default_queue,
-                StatusEvidence(runtime.mirror).counter,
-                partial(podgroup_lister.lone_counts, runtime.mirror),
-            ),
+            index=index,
             observe=runtime.metrics.observe_write,
             pace=queue_controller.Pace(),
             failures=runtime.failures,
@@ -225,6 +235,7 @@ class Controllers:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(keeper.run(), name="keep queues")
+                group.create_task(self._look_for_schedulers(index), name="look for schedulers")
                 looks = runtime.failures.keep_on("gone schedulers", gone.run)
                 group.create_task(looks, name="remove what schedulers have left")
                 group.create_task(counter.run(), name="keep hypernodes")
@@ -232,6 +243,22 @@ class Controllers:
         finally:
             end()
             self._queues = self._hyper_nodes = None
+
+    async def _look_for_schedulers(self, index: QueueIndex) -> None:
+        """Count the pods of all schedulers that share the Queues, also of those to come."""
+        while True:
+            await asyncio.sleep(SCHEDULERS_SECONDS)
+            await self._count_pods_of(index.schedulers)
+
+    async def _count_pods_of(self, schedulers: frozenset[str]) -> None:
+        """Let the Mirror know which pods of these schedulers are jobs by themselves, too."""
+        more = sorted(schedulers - self._counted)[: SCHEDULERS_MAX - len(self._counted)]
+        if not more:
+            return
+        self._counted |= frozenset(more)
+        log.info("schedulers.found", schedulers=more)
+        self._runtime.mirror.serve(tuple(sorted(self._counted)))
+        await self._runtime.informers.list_anew([Kind.POD])
 
     async def _watch_nodes(self, counter: HyperNodeController) -> None:
         """Watch nodes from the first HyperNode on."""

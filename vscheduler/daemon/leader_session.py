@@ -78,9 +78,11 @@ Serve = Callable[[tuple[str, ...], CompositeToken], Coroutine[Any, Any, None]]
 class LeaderSession:
     """Serves the scheduler names whose Leases are held."""
 
-    def __init__(self, runtime: Runtime, serve: Serve) -> None:
+    def __init__(self, runtime: Runtime, serve: Serve, *, narrows: bool = True) -> None:
+        """`narrows`: whether pods of names that aren't held are those of others for the Mirror."""
         self._runtime = runtime
         self._serve = serve
+        self._narrows = narrows
         self._served = runtime.settings.scheduler_names
         """The scheduler names for which the Mirror translates objects."""
         self.token: CompositeToken | None = None
@@ -109,7 +111,7 @@ class LeaderSession:
     async def _prepare_mirror(self, names: tuple[str, ...]) -> None:
         """Make the Mirror show the cluster for these names, and no older than the Leases."""
         runtime = self._runtime
-        if names == self._served:
+        if names == self._served or not self._narrows:
             if runtime.settings.election.enabled:
                 overtake = partial(runtime.informers.overtake, Kind.POD)
                 await informers.catch_up(runtime.connection, runtime.mirror, names, overtake)

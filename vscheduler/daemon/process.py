@@ -109,14 +109,14 @@ class Process:
                 priority_classes=settings.priority_classes,
                 most=settings.most,
                 reads=loaded.policy.reads,
-                spares_groups=settings.spares_groups,
+                spares_groups=settings.spares_groups(loaded.policy.rules),
                 inherits=settings.inherit_owner_annotations,
             ),
             on_error=partial(informers.report_object_error, self._failures),
         )
         self._informers = Informers(
             link,
-            startup.watched(settings),
+            startup.watched(settings, loaded.policy.rules),
             self._mirror.read,
             self.feed,
             self._failures,

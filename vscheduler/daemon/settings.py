@@ -15,6 +15,7 @@ from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.model import durations
 
 if TYPE_CHECKING:
+    from vscheduler.core.config.cycle_rules import CycleRules
     from vscheduler.mirror.statuses import ObjectReference
 
 T = TypeVar("T")
@@ -87,8 +88,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The pod of this process, if known."""
     only: str = ""
     """One of PARTS, or empty for both: this process schedules, and a child of it controls."""
-    podgroups: str = ALL
-    """One of POD_GROUPS."""
+    podgroups: str = ""
+    """One of POD_GROUPS, or empty for what the configuration implies."""
     inherit_owner_annotations: bool = True
     podgroup_grace_seconds: float = 30.0
     cycle_deadline_seconds: float = 30.0
@@ -115,10 +116,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this process schedules, and runs the controllers in a child process."""
         return not self.only
 
-    @property
-    def spares_groups(self) -> bool:
-        """Whether only pods that need a PodGroup get one."""
-        return self.podgroups == GANGS
+    def spares_groups(self, rules: CycleRules | None = None) -> bool:
+        """Whether only pods that need a PodGroup get one; None: as far as flags tell."""
+        implied = ALL if rules is not None and rules.groups_all_pods else GANGS
+        return (self.podgroups or implied) == GANGS
+
+    def warning(self, rules: CycleRules) -> str:
+        """Return what the other half of the installation can't know; empty if there is nothing."""
+        if self.only != SCHEDULER or self.podgroups or self.spares_groups(rules):
+            return ""
+        return (
+            "the configuration's compatibility mode makes PodGroups for all pods, and the "
+            "controllers don't read it: give --podgroups=all to both"
+        )
 
 
 class Given(election_settings.Given, frozen=True, kw_only=True):
@@ -154,7 +164,7 @@ class Given(election_settings.Given, frozen=True, kw_only=True):
     pod_name: str = ""
     pod_uid: str = ""
     only: str | None = None
-    podgroups: str = ALL
+    podgroups: str | None = None
     inherit_owner_annotations: bool = True
     podgroup_grace: str = "30s"
     cycle_deadline: str = "30s"
@@ -230,7 +240,7 @@ def check(given: Given) -> Settings:
         log_format=given.log_format,
         own_pod=_own_pod(given),
         only=given.only or "",
-        podgroups=given.podgroups,
+        podgroups=given.podgroups or "",
         inherit_owner_annotations=given.inherit_owner_annotations,
         podgroup_grace_seconds=grace,
         cycle_deadline_seconds=deadline,
@@ -243,7 +253,7 @@ def check(given: Given) -> Settings:
 def _check_choices(problems: list[str], given: Given) -> None:
     for flag, value, choices in (
         ("--only", given.only or SCHEDULER, PARTS),
-        ("--podgroups", given.podgroups, POD_GROUPS),
+        ("--podgroups", given.podgroups or ALL, POD_GROUPS),
         ("--log-level", given.log_level, LOG_LEVELS),
         ("--log-format", given.log_format, LOG_FORMATS),
     ):

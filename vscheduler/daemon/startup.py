@@ -5,9 +5,12 @@ answer the first lists, so both happen together. The modules imported here are t
 requests need.
 """
 
+from __future__ import annotations
+
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +20,9 @@ from vscheduler.daemon.liveness import signals
 from vscheduler.daemon.settings import Settings
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Kind
+
+if TYPE_CHECKING:
+    from vscheduler.core.config.cycle_rules import CycleRules
 
 SWITCH_INTERVAL_SECONDS = 0.0001
 """How long the cycle's thread may keep the interpreter. With Python's 5 ms, the event loop makes
@@ -38,9 +44,12 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         await self.link.close()
 
 
-def watched(settings: Settings) -> list[Kind]:
-    """Return the kinds to watch: only kinds that some part of this instance needs."""
-    owners = settings.inherit_owner_annotations and settings.spares_groups
+def watched(settings: Settings, rules: CycleRules | None = None) -> list[Kind]:
+    """Return the kinds to watch: only kinds that some part of this instance needs.
+
+    `rules` are those of the configuration, None while it isn't read yet.
+    """
+    owners = settings.inherit_owner_annotations and settings.spares_groups(rules)
     return [
         kind
         for kind in paths.WATCHED

@@ -77,6 +77,14 @@ def condition_type(scheduler: str) -> str:
     return f"{scheduler}/{FAIR_SHARE}"
 
 
+def schedulers(status: Mapping[str, Any]) -> set[str]:
+    """Return the schedulers that have a condition or an entry of their own in a Queue's status."""
+    suffix = condition_type("")
+    kinds = [str(each.get("type")) for each in status.get("conditions") or ()]
+    entries = {str(each.get("name")) for each in status.get("schedulers") or ()}
+    return entries | {kind.removesuffix(suffix) for kind in kinds if kind.endswith(suffix)}
+
+
 def status(queue: QueueFigures, excluded: Sequence[Exclusion], scheduler: str) -> Body:
     """Return the `status` fields that this scheduler owns; the condition has no time yet.
 

@@ -378,6 +378,11 @@ class Mirror:
         """Whether PodGroups are made only for pods that need one, as far as owners are known."""
         return self._overlay.alone.spares_groups and self._overlay.alone.readable
 
+    @property
+    def needs_owners(self) -> bool:
+        """Whether annotations of owners decide which pods are jobs by themselves."""
+        return self._overlay.alone.spares_groups and self._overlay.alone.inherits
+
     def owner_annotations(self, owner: Owner) -> Mapping[str, str] | None:
         """Return the annotations that count of a pod's owner; None if it isn't known."""
         return self._owners.annotations(owner)

@@ -21,7 +21,8 @@ def by(
 ) -> Runtime:
     """With a Mirror that has seen nothing; its calls are sent by whoever runs them."""
     names = given.scheduler_names
-    mirror, observed = Mirror(Options(scheduler_names=names)), Metrics()
+    options = Options(scheduler_names=names, spares_groups=given.spares_groups())
+    mirror, observed = Mirror(options), Metrics()
     calls = WriteQueue(workers=4, waiting_max=100)
     identity = Identity(controller=names[0], instance="test")
     return Runtime(

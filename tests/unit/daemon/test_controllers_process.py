@@ -13,13 +13,16 @@ from tests.unit.controllers.queue_api import Indexed, Server
 from tests.unit.daemon import runtimes
 from tests.unit.daemon.leading import Token
 from tests.unit.mirror import manifests
+from vscheduler.controllers.podgroups.owners import Codec, OwnerKind
 from vscheduler.controllers.podgroups.podgroup_controller import PodGroupController
 from vscheduler.controllers.ports import RefusedError
-from vscheduler.daemon import settings
+from vscheduler.daemon import controllers_process, settings
 from vscheduler.daemon.controllers_process import Controllers
 from vscheduler.daemon.settings import Given
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.translate.pod_owners import Owner
 
 
 def served_by(server: Server) -> Handler:
@@ -75,6 +78,36 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
     assert not runtime.mirror._job_index._listeners
 
 
+async def test_queues_count_pods_of_all_schedulers_that_share_them(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process keeps the Queues of all; figures in their statuses tell who places pods."""
+    monkeypatch.setattr(controllers_process, "SCHEDULERS_SECONDS", 0.01)
+    server = Server()
+    for name in ("root", "default"):
+        queue_api.a_queue(server, name)
+    given = settings.check(Given(leader_elect=False, only=settings.CONTROLLERS))
+    runtime = runtimes.by(await serve(served_by(server)), given)
+    keeper = Controllers(runtime)
+    async with asyncio.TaskGroup() as group:
+        runtime.informers.start(group)
+        calls = group.create_task(runtime.write_queue.run())
+        task = group.create_task(keeper.keep_queues({}))
+        indexed = Indexed(server, lambda: keeper.changed(listed=False))
+        keeper.know(indexed.indices)
+        await patience.until(lambda: queue_api.status_of(server, "default"))
+        conditions = [{"type": "other/FairShare", "status": "True"}]
+        server.edit(f"{paths.QUEUES.everywhere}/default", {"status": {"conditions": conditions}})
+        await patience.until(lambda: "other" in keeper._counted)
+        for name in ("other", "strange"):
+            pod = manifests.pod(name, node="n1", scheduler=name)
+            runtime.mirror.apply(events.convert(Kind.POD, pod))
+        await patience.until(lambda: queue_api.status_of(server, "default")["running"] == 1)
+        task.cancel()
+        await asyncio.wait([task])
+        calls.cancel()
+
+
 async def test_heartbeats_of_nodes_are_nothing_to_controllers(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,3 +126,17 @@ async def test_heartbeats_of_nodes_are_nothing_to_controllers(
     work.cancel()
     await asyncio.wait([work])
     assert told == ["changed"] * 2
+
+
+@pytest.mark.parametrize(("podgroups", "known"), [("gangs", True), ("all", False)])
+async def test_the_mirror_knows_owners_that_decide_which_pods_start_alone(
+    serve: Serve, podgroups: str, known: bool
+) -> None:
+    """Clusters are full of old ReplicaSets: where all pods get PodGroups, it needs none of them."""
+    given = Given(leader_elect=False, only=settings.CONTROLLERS, podgroups=podgroups)
+    runtime = runtimes.by(await serve(served_by(Server())), settings.check(given))
+    kind, body = OwnerKind.JOB, {"metadata": {"name": "a", "namespace": "ns", "uid": "u"}}
+    (event,) = Codec(kind).change("ADDED", json.dumps(body).encode())
+    Controllers(runtime).feed_owners([event])
+    owner = Owner(api_version="batch/v1", kind=kind, name="a", uid="u")
+    assert (runtime.mirror.owner_annotations(owner) is not None) is known

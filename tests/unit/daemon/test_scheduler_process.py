@@ -207,7 +207,7 @@ async def test_a_standby_forgets_what_its_last_session_never_saw_confirmed(
 async def test_who_stands_by_tells_of_no_strays(serve: Serve) -> None:
     """Those that it saw while it led are told of by whoever leads now."""
     async with half(serve, "vscheduler") as made:
-        made.show(manifests.pod("alone"))
+        made.show(manifests.pod("stray", group="gone"))
         for led in (1, 0, 1):
             told = b"vscheduler_ungrouped_pods %.1f" % led
             (made.decided.gain if led else made.decided.lose)("vscheduler")

@@ -2,6 +2,8 @@ import re
 
 import pytest
 
+from vscheduler.core.compat.cycle_rules import VolcanoCycleRules
+from vscheduler.core.config.cycle_rules import CycleRules
 from vscheduler.daemon import settings
 from vscheduler.daemon.settings import Address, Given, History, SettingsError, Web
 
@@ -189,8 +191,25 @@ def test_history_is_kept_where_a_flag_names_a_file() -> None:
 
 
 def test_podgroups_are_for_all_pods_or_for_those_that_need_one() -> None:
-    """As a flag says."""
-    assert not settings.check(Given()).spares_groups
-    assert settings.check(Given(podgroups="gangs")).spares_groups
+    """A flag says so; else the configuration, which may be compatible with Volcano."""
+    rules, volcanos = CycleRules(), VolcanoCycleRules()
+    for flag, alone in (("all", False), ("gangs", True)):
+        found = settings.check(Given(podgroups=flag))
+        assert found.spares_groups(rules) is found.spares_groups(volcanos) is alone
+    found = settings.check(Given())
+    assert found.spares_groups(rules)
+    assert not found.spares_groups(volcanos)
     with pytest.raises(SettingsError, match="--podgroups: 'some' is none of all, gangs"):
         settings.check(Given(podgroups="some"))
+
+
+def test_controllers_of_their_own_need_to_be_told_of_a_compatibility_mode() -> None:
+    """They don't read the configuration file, which belongs to a scheduler."""
+    volcanos = VolcanoCycleRules()
+    for given, warned in (
+        (Given(only="scheduler"), True),
+        (Given(only="scheduler", podgroups="all"), False),
+        (Given(), False),
+    ):
+        assert ("--podgroups=all to both" in settings.check(given).warning(volcanos)) is warned
+    assert not settings.check(Given(only="scheduler")).warning(CycleRules())

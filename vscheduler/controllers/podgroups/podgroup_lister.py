@@ -47,9 +47,9 @@ class PodGroupLister:
         """
         for pod in self._mirror.ungrouped():
             native = pod.group is not None and jobs.is_native(pod.group)
-            if not pod.lives or native or pod.origin is None or not _belongs_to_group(pod):
+            if not self._is_live(pod) or native or not _belongs_to_group(pod):
                 continue
-            if self._mirror.need(pod) is Need.POD_GROUP:
+            if pod.origin is not None and self._mirror.need(pod) is Need.POD_GROUP:
                 yield self._automatic_group(pod, pod.origin), pod
 
     def owned_pods(self, key: JobId, waiting: Iterable[Pod] = ()) -> OwnedPods | None:
@@ -63,7 +63,7 @@ class PodGroupLister:
             pod
             for pod in self._mirror.members(key)
             if pod.uid not in newcomers
-            and pod.lives
+            and self._is_live(pod)
             and pod.origin is not None
             and _belongs_to_group(pod)
             and self._automatic_group(pod, pod.origin) == key
@@ -127,6 +127,9 @@ class PodGroupLister:
         )
 
     def _is_live(self, pod: Pod) -> bool:
+        """Whether it is a live pod of a scheduler that PodGroups are made for: the Mirror may know
+        others, which count in Queues.
+        """
         return pod.scheduler in self._schedulers and pod.lives
 
     def has(self, key: JobId) -> bool:

@@ -116,7 +116,7 @@ class GoneSchedulers:
         log.info("scheduler.gone", scheduler=scheduler, queues=len(queues))
         for queue in queues:
             await self._apply(queue, queue_status.field_manager(scheduler), scheduler)
-            if _names(queue["status"]) == {scheduler}:
+            if queue_status.schedulers(queue["status"]) == {scheduler}:
                 for manager in _leftovers(queue):
                     await self._apply(queue, manager, scheduler)
 
@@ -135,7 +135,7 @@ def remainder(queue: Object, scheduler: str) -> Body:
     Another scheduler that has found nothing to change would not write them again.
     """
     status = queue["status"]
-    if _names(status) == {scheduler}:
+    if queue_status.schedulers(status) == {scheduler}:
         return {}
     owned = {
         field
@@ -149,18 +149,10 @@ def _by_scheduler(queues: Iterable[Object]) -> Mapping[str, Sequence[Object]]:
     """Return the Queues in whose status a scheduler has a condition or an entry of its own."""
     by_scheduler: defaultdict[str, list[Object]] = defaultdict(list)
     for queue in queues:
-        for name in _names(queue.get("status") or {}):
+        for name in queue_status.schedulers(queue.get("status") or {}):
             if _entries(queue, name):
                 by_scheduler[name].append(queue)
     return by_scheduler
-
-
-def _names(status: Object) -> set[str]:
-    """Return the schedulers that have a condition or an entry."""
-    suffix = queue_status.condition_type("")
-    kinds = [str(each.get("type")) for each in status.get("conditions") or ()]
-    entries = {str(each.get("name")) for each in status.get("schedulers") or ()}
-    return entries | {kind.removesuffix(suffix) for kind in kinds if kind.endswith(suffix)}
 
 
 def _entries(queue: Object, scheduler: str) -> Sequence[Object]:

@@ -109,6 +109,11 @@ class QueueIndex:
         return sorted(commands, key=queue_objects.age)
 
     @property
+    def schedulers(self) -> frozenset[str]:
+        """The schedulers that place pods of these Queues."""
+        return frozenset().union(*(queue.schedulers for queue in self.queues.values()))
+
+    @property
     def alone(self) -> Mapping[str, int]:
         """How many pods without a PodGroup each queue has."""
         return {name: sum(found.values()) for name, found in self._alone().items()}

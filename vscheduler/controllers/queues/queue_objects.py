@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from vscheduler.mirror import paths
+from vscheduler.mirror import paths, queue_status
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.paths import Path
@@ -84,6 +84,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     deleting: bool = False
     status: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The part of the status that this controller writes: state, counts, its own conditions."""
+    schedulers: frozenset[str] = frozenset()
+    """The schedulers that place pods of queues, as far as their figures in the status tell."""
 
     @property
     def state(self) -> str:
@@ -144,6 +146,7 @@ def queue(body: Object) -> Queue:
         finalizers=tuple(metadata.get("finalizers") or ()),
         deleting=bool(metadata.get("deletionTimestamp")),
         status=_own_status(status),
+        schedulers=_schedulers(status),
     )
 
 
@@ -253,6 +256,14 @@ def newer(version: str, than: str) -> bool:
     if version.isdecimal() and than.isdecimal():
         return int(version) > int(than)
     return True
+
+
+def _schedulers(status: Object) -> frozenset[str]:
+    found = {
+        name: [each for each in status.get(name) or () if isinstance(each, Mapping)]
+        for name in ("conditions", "schedulers")
+    }
+    return frozenset(queue_status.schedulers(found))
 
 
 def _own_status(status: Object) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class CycleRules:
     """Whether cycles leave out jobs without room (session.unschedulable_pool), and jobs that run
     (session.unchanged_jobs)."""
     groups_all_pods: ClassVar[bool] = False
-    """Whether all pods get PodGroups unless a flag says otherwise."""
+    """Whether all pods get PodGroups, those that need none, too. Flag --podgroups comes first."""
 
     def total(self, session: Session) -> Vector:
         """Return the resources to be shared, (R,): the parts of nodes usable by pods of queues."""

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.controllers.podgroups.podgroup_lister import StatusEvidence
+from vscheduler.controllers.podgroups.owners import Owners
+from vscheduler.controllers.podgroups.podgroup_lister import PodGroupLister, StatusEvidence
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
@@ -56,3 +57,15 @@ def test_a_group_counts_where_its_pods_say(
         }
     )
     assert StatusEvidence(mirror).counter(group) == counts_as
+
+
+def test_podgroups_are_made_for_the_schedulers_that_are_served() -> None:
+    """Pods of others are known because they count in Queues; others make their PodGroups."""
+    mirror = Mirror(Options(scheduler_names=("ours", "other")))
+    for name in ("ours", "other"):
+        mirror.apply(events.convert(Kind.POD, manifests.pod(name, scheduler=name)))
+    lister = PodGroupLister(mirror, Owners(), ["ours"])
+    ((key, pod),) = lister.ungrouped()
+    assert pod.key == "ns/ours"
+    assert lister.owned_pods(key, [pod]) is not None
+    assert PodGroupLister(mirror, Owners(), []).owned_pods(key) is None

@@ -392,6 +392,7 @@ def test_objects_are_read_as_far_as_they_matter() -> None:
         finalizers=("x",),
         deleting=True,
         status={"state": "Closing", "running": 2, "conditions": [{"type": "vscheduler.io/Tree"}]},
+        schedulers=frozenset({"a"}),
     )
     assert queue_objects.queue({"metadata": None, "status": None}).name == ""
 
