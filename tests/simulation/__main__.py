@@ -68,6 +68,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--denied", type=float, help="the part of the pods whose binds are denied")
     parser.add_argument("--volumes", action="store_true", help="pods use volumes, too")
     parser.add_argument("--devices", action="store_true", help="pods use devices, too")
+    parser.add_argument("--podgroups", choices=("all", "gangs"), help="for which pods")
     parser.add_argument("--network", action="store_true", help="gangs in racks, which change")
     parser.add_argument("--fault", action="append", help="only this fault; may be given again")
     parser.add_argument("--quiet", action="store_true", help="without any fault")
@@ -85,6 +86,8 @@ def _knobs(options: argparse.Namespace) -> Knobs:
         drawn = replace(drawn, devices=knobs.draw_devices(options.seed))
     if options.network:
         drawn = replace(drawn, network=NETWORK_PART)
+    if options.podgroups:
+        drawn = replace(drawn, alone=options.podgroups == "gangs")
     strike = () if options.quiet else options.fault or drawn.faults
     return replace(drawn, **given, faults=tuple(strike))
 
@@ -134,6 +137,7 @@ def _words(options: argparse.Namespace) -> list[str]:
         for name in ("usual", "quiet", "volumes", "devices", "network")
         if getattr(options, name)
     ]
+    words += [f"--podgroups={options.podgroups}"] if options.podgroups else []
     words += [f"--fault={name}" for name in options.fault or ()]
     return words + [f"--without={name}" for name in options.without]
 

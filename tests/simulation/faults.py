@@ -30,7 +30,6 @@ DENIED = (
 )
 """Verb and resource."""
 LEASE_NAMESPACE = "volcano-system"
-LEASE_NAMES = ("volcano", "volcano-podgroups", "vscheduler-controllers")
 LOOK_SECONDS = 0.05
 BEFORE_READING_SECONDS = (0.0, 0.2)
 """How long after the start of a process a Lease is deleted: about when it is first read."""
@@ -48,6 +47,7 @@ class Scene:
     net: Network
     api: "ApiServer"
     replicas: Sequence[Instance]
+    leases: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def kill(scene: Scene, chance: random.Random) -> Heal:
 def kill_without_lease(scene: Scene, chance: random.Random) -> Heal:
     """SIGKILL; and when the successor starts, somebody deletes a Lease under its holder."""
     replica = _pick(scene, chance)
-    lease = chance.choice(LEASE_NAMES)
+    lease = chance.choice(scene.leases)
     if replica.process is None:
         return _nothing
     replica.process.end(KILLED)

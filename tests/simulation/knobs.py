@@ -16,6 +16,10 @@ FEW_FAULTS = 4
 PAUSES = (6.0, 20.0, 60.0)
 """Mean seconds between two strikes of any of the faults, if few kinds strike."""
 
+ALONE = 0.6
+"""The part of the seeds in which pods start alone, as by default; in the others, as in Volcano, all
+have PodGroups."""
+
 DENIED_MANY = 0.2
 """So many that gangs which start in part are no rare event."""
 
@@ -43,6 +47,8 @@ class Knobs:
     """How much uses volumes, and what goes wrong with these; nothing unless asked for."""
     devices: actors.Devices = field(default_factory=actors.Devices)
     """How much uses devices; nothing unless asked for."""
+    alone: bool = False
+    """Whether pods that need no PodGroup start without one."""
     network: float = 0.0
     """The part of the workloads that must be near each other; none unless asked for."""
     faults: tuple[str, ...] = field(default=tuple(faults.KINDS))
@@ -68,6 +74,7 @@ def draw(seed: str) -> Knobs:
         often=often,
         lease_seconds=chance.choice((60.0, actors.LEASE_SECONDS)),
         denied=chance.choice((actors.DENIED_PART, actors.DENIED_PART, DENIED_MANY)),
+        alone=random.Random(f"{seed}/podgroups").random() < ALONE,
     )
 
 

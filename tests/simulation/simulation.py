@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.simulation import actors, faults, judges
+from tests.simulation.actors.world import CONTROLLERS_LEASE
 from tests.simulation.api_server import server
 from tests.simulation.api_server.http import HttpServer
 from tests.simulation.api_server.server import ApiServer
@@ -24,6 +25,9 @@ from tests.simulation.knobs import Knobs
 from vscheduler.daemon import process, settings
 
 SCHEDULER = "volcano"
+"""All pods of a scheduler of this name have PodGroups."""
+ALONE = "vscheduler"
+"""The scheduler whose pods start alone."""
 cpu_seconds = time.process_time
 REPLICAS = {
     "one": settings.SCHEDULER,
@@ -57,6 +61,8 @@ BYTES_A_JOB = 1000
 five times the usual number. Gangs with claims come beside the jobs, and a pod of theirs costs as
 much as any other: 8.7 kB in the minute in which a world of ten jobs begins, with or without four
 times as many such gangs."""
+OWNERS_PART = 0.2
+"""How much more is sent where pods start alone: schedulers watch the owners of pods, too."""
 SETTLE_MAX = 20
 """How often the end of a run is put off because something has just happened."""
 RECOVERY_SECONDS = 60.0
@@ -113,7 +119,8 @@ class Outcome:
 def bytes_max(turned: Knobs) -> float:
     """How many bytes a second may be sent to the API server in such a world."""
     jobs = max(turned.jobs, 10) * (1 + turned.storage.part + turned.devices.part)
-    return BYTES_A_JOB * jobs / min(turned.pauses, 1.0)
+    owners = OWNERS_PART if turned.alone else 0.0
+    return BYTES_A_JOB * jobs * (1 + owners) / min(turned.pauses, 1.0)
 
 
 class Simulation:
@@ -121,6 +128,7 @@ class Simulation:
 
     def __init__(self, options: Options, folder: Path) -> None:
         seed, turned = options.seed, options.turned
+        name, mode = (ALONE, "gangs") if turned.alone else (SCHEDULER, "all")
         self.options = options
         self.kernel = Kernel(seed)
         self.api = ApiServer(self.kernel, random.Random(f"{seed}/api"))
@@ -138,7 +146,7 @@ class Simulation:
                 storage=turned.storage,
                 devices=turned.devices,
                 network=turned.network,
-                schedulers=(SCHEDULER,),
+                schedulers=(name,),
                 without=options.without,
             ),
         )
@@ -150,18 +158,21 @@ class Simulation:
         self.replicas = [
             Instance(
                 self.machine,
-                name,
+                replica,
                 self.net,
                 folder,
                 seed=seed,
-                schedulers=(SCHEDULER,),
-                user=name,
-                flags={"only": half},
+                schedulers=(name,),
+                user=replica,
+                flags={"only": half, "podgroups": mode, "claim_unowned_podgroups": True},
                 plugins=NETWORK if turned.network else (),
             )
-            for name, half in REPLICAS.items()
+            for replica, half in REPLICAS.items()
         ]
-        scene = Scene(kernel=self.kernel, net=self.net, api=self.api, replicas=self.replicas)
+        leases = (name, f"{name}-podgroups", CONTROLLERS_LEASE)
+        scene = Scene(
+            kernel=self.kernel, net=self.net, api=self.api, replicas=self.replicas, leases=leases
+        )
         self.faults = Faults(
             scene,
             seed,
@@ -170,7 +181,8 @@ class Simulation:
         )
         self._excused: list[tuple[float, float]] = []
         self.settings = judges.Settings(
-            schedulers=(SCHEDULER,),
+            schedulers=(name,),
+            alone=turned.alone,
             late_write_seconds=60.0,
             renewal_seconds=RENEWAL_SECONDS,
             faults=self._excused,

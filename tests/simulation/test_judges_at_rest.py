@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.simulation import judges
-from tests.simulation.judges import pod_rules, rest_rules
+from tests.simulation.judges import alone, pod_rules, rest_rules
 from tests.simulation.made_histories import (
     LEASE_SECONDS,
     History,
@@ -139,7 +139,7 @@ def test_an_instance_sees_what_is_there(changed: dict[str, Any], seen: bool) -> 
 def owned(name: str = "p0", minimum: str = "1") -> Object:
     """A pod of a Job."""
     made = pod(name, group="podgroup-uid-j")
-    made["metadata"]["annotations"][pod_rules.MINIMUM] = minimum
+    made["metadata"]["annotations"][alone.MINIMUM] = minimum
     reference = {"kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
     made["metadata"]["ownerReferences"] = [reference]
     return made

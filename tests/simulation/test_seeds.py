@@ -63,7 +63,7 @@ def test_a_seed_gives_the_same_history_in_each_program() -> None:
 @pytest.mark.parametrize("words", FIXED, ids=lambda words: words[0])
 def test_another_fixed_seed_finds_nothing(words: Sequence[str]) -> None:
     """With all actors, too."""
-    passes([*words, *SHORT])
+    passes([*words, "--podgroups=all", *SHORT])
 
 
 @pytest.mark.at_length
@@ -79,7 +79,7 @@ def test_a_quarter_of_an_hour_finds_nothing(number: int) -> None:
 @pytest.mark.parametrize("seed", LONG)
 def test_a_long_fixed_seed_finds_nothing(seed: str) -> None:
     """An hour of faults, and time enough to come to rest."""
-    passes([seed, "--hours=1", "--calm=900"])
+    passes([seed, "--podgroups=all", "--hours=1", "--calm=900"])
 
 
 @pytest.mark.at_length

@@ -20,6 +20,7 @@ from tests.simulation.api_server.server import ApiServer
 from tests.simulation.judges import objects as reading
 from tests.simulation.judges import volumes
 from tests.simulation.judges.binding_rules import BoundOnce
+from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.reservation_rules import GivenBack, GivenOnce
 from tests.simulation.judges.volume_rules import (
@@ -220,7 +221,7 @@ class Run:
     def broken(self, seconds: float) -> Iterator[judges.Finding]:
         """What the judges of volumes find, as soon as it happens."""
         settings = judges.Settings(schedulers=(SCHEDULER,))
-        court = judges.Court([rule(settings) for rule in RULES], "default")
+        court = judges.Court([rule(settings) for rule in RULES], Cluster())
         seen = 0
         while self.kernel.moment < seconds:
             self.kernel.run(LOOK_SECONDS)

@@ -24,7 +24,7 @@ from tests.simulation.judges.device_rules import (
     DevicesAreAllocated,
     DevicesAreGivenBack,
 )
-from tests.simulation.judges.gang_rules import KeptUnderPods, Whole
+from tests.simulation.judges.gang_rules import KeptUnderPods, StartsAlone, Whole
 from tests.simulation.judges.history import Change, Finding, Settings
 from tests.simulation.judges.lasting import Patience
 from tests.simulation.judges.lease_rules import OneWriter, Renewed, taken_away
@@ -65,6 +65,7 @@ ALWAYS = (
     Whole,
     KeptUnderPods,
     Near,
+    StartsAlone,
     Capability,
     DeviceCapability,
     Kept,
@@ -85,7 +86,12 @@ ALWAYS = (
 
 def court(settings: Settings) -> Court:
     """All judges of what must always hold."""
-    return Court([judge(settings) for judge in ALWAYS], settings.default_queue)
+    return Court([judge(settings) for judge in ALWAYS], _cluster(settings))
+
+
+def _cluster(settings: Settings) -> Cluster:
+    alone = settings.schedulers if settings.alone else ()
+    return Cluster(settings.default_queue, alone)
 
 
 def always(history: Sequence[Change], settings: Settings) -> list[Finding]:
@@ -108,7 +114,7 @@ def at_rest(
     Enough time must have passed for everything to settle: longer than any timeout of the daemon,
     and than the jobs that still ran.
     """
-    cluster = Cluster(settings.default_queue)
+    cluster = _cluster(settings)
     for change in history:
         cluster.apply(change)
     return [
@@ -160,6 +166,7 @@ def soon(
         *status_rules.queues_are_true(cluster, at),
         *pod_rules.pods_have_groups(cluster, at, settings),
         *pod_rules.pods_know_why(cluster, at, settings),
+        *pod_rules.lone_pods_know_why(cluster, at, settings),
         *(() if ended else pod_rules.pods_agree(cluster, at, settings)),
         *pod_rules.minima_follow(cluster, at, settings),
         *rest_rules.finalizers_are_gone(cluster, at),

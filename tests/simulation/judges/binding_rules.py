@@ -120,7 +120,7 @@ class Barriers(Judge):
 
 
 class Known(Judge):
-    """The daemon binds pods that wait in a PodGroup, and evicts pods that have a node.
+    """The daemon binds pods in a PodGroup, or that may start alone, and evicts pods with a node.
 
     A pod that took the name of another has neither: each write must name the pod that it is for.
     """
@@ -147,7 +147,8 @@ class Known(Judge):
             return
         group = objects.group_of(change.before)
         if group is None:
-            yield self.finding(change.at, f"{change.origin} binds {key}, which has no PodGroup")
+            if not self.settings.alone:
+                yield self.finding(change.at, f"{change.origin} binds {key}, which has no PodGroup")
         elif cluster.get("podgroups", group) is None and not self.settings.unknown(
             self._dropped[group], change.at
         ):

@@ -1,10 +1,11 @@
 """The cluster between two changes, rebuilt from the history."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from tests.simulation.judges import amounts, objects
+from tests.simulation.judges import alone, amounts, objects
+from tests.simulation.judges.alone import Lone
 from tests.simulation.judges.amounts import Amounts
 from tests.simulation.judges.history import Change, Object, served
 
@@ -12,12 +13,18 @@ Key = tuple[str, str]
 """Namespace and name."""
 Said = TypeVar("Said")
 
+OF_LONE_PODS = frozenset({"pods", "namespaces", *alone.OWNERS.values()})
+"""What decides which pods are jobs by themselves, and their Queues."""
+
 
 class Cluster:
     """All objects, and where the pods are."""
 
-    def __init__(self, default_queue: str = "default") -> None:
+    def __init__(self, default_queue: str = "default", schedulers: Sequence[str] = ()) -> None:
+        """`schedulers` are those whose pods start alone if they need no PodGroup."""
         self._default = default_queue
+        self._schedulers = schedulers
+        self._lone: Sequence[Lone] | None = None
         self._objects: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
         self.used: defaultdict[str, Amounts] = defaultdict(Counter)
         """Requests by node, of pods that haven't ended."""
@@ -68,11 +75,28 @@ class Cluster:
         groups = self._objects["podgroups"]
         return (groups[key] for key in self._groups[queue])
 
+    @property
+    def lone_pods(self) -> Sequence[Lone]:
+        """The pods that are jobs by themselves."""
+        if self._lone is None:
+            pods = [
+                each for each in self.all("pods") if objects.scheduler_of(each) in self._schedulers
+            ]
+            self._lone = list(alone.found(pods, self.get, self._default))
+        return self._lone
+
+    def in_use(self, queue: str) -> bool:
+        """Whether a Queue has PodGroups or pods without one."""
+        return bool(self._groups[queue]) or any(each.queue == queue for each in self.lone_pods)
+
     def held(self, queue: str) -> Amounts:
         """Requests of the Queue's pods that have a node and stay."""
         total: Amounts = Counter()
         for key in self._groups[queue]:
             total.update(self.group_held[key])
+        for pod, own in self.lone_pods:
+            if own == queue and objects.holds(pod) and not objects.leaving(pod):
+                total.update(self.request(pod))
         return total
 
     def request(self, pod: Object) -> Amounts:
@@ -95,6 +119,8 @@ class Cluster:
         """Store an object as it is now; None where it is gone."""
         known = self._objects[resource]
         before = known.get(key)
+        if resource in OF_LONE_PODS:
+            self._lone = None
         if resource == "pods":
             self._pod(key, before, -1)
             self._pod(key, after, 1)

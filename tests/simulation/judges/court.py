@@ -42,8 +42,8 @@ class Judge:
 class Court:
     """Judges that see a history as it grows."""
 
-    def __init__(self, judges: Sequence[Judge], default_queue: str) -> None:
-        self.cluster = Cluster(default_queue)
+    def __init__(self, judges: Sequence[Judge], cluster: Cluster) -> None:
+        self.cluster = cluster
         self._judges = judges
 
     def see(self, changes: Iterable[Change]) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tests.simulation.judges import objects
+from tests.simulation.judges import alone, objects
 from tests.simulation.judges.cluster import Cluster, Key
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.history import Change, Finding, Object, Settings, ours, served
@@ -124,6 +124,45 @@ class Whole(Judge):
         gang = self._gangs.get(key) if key is not None else None
         if gang is not None:
             gang.excuse = why
+
+
+class StartsAlone(Judge):
+    """The daemon binds a pod without a PodGroup only if it needs none.
+
+    What others have just written to its owner may be unknown to the daemon.
+    """
+
+    rule = "no pod of a gang alone"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._changed: dict[tuple[str, str, str], float] = {}
+        """When others last changed an owner or a pod: by plural, namespace and name."""
+
+    def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
+        """Look at the pod that is bound."""
+        if not served(change) or not self.settings.alone:
+            return
+        if change.verb != "bind":
+            if not ours(change) and change.resource in ("pods", *alone.OWNERS.values()):
+                self._changed[change.resource, change.namespace, change.name] = change.at
+            return
+        pod = change.before
+        if pod is None or not ours(change) or objects.group_of(pod) is not None:
+            return
+        if alone.needs_group(pod, cluster.get) and not self._is_news(pod, change.at):
+            key = objects.label(objects.key_of(pod))
+            yield self.finding(change.at, f"{change.origin} binds {key}, which needs a PodGroup")
+
+    def _is_news(self, pod: Object, at: float) -> bool:
+        """Whether others have just changed the pod or its owner."""
+        namespace, name = objects.key_of(pod)
+        reference = alone.controller(pod)
+        keys = [("pods", namespace, name)]
+        if reference is not None:
+            keys.append((alone.OWNERS.get(reference["kind"], ""), namespace, reference["name"]))
+        then = max(self._changed.get(key, float("-inf")) for key in keys)
+        return self.settings.unknown(then, at)
 
 
 class KeptUnderPods(Judge):

@@ -96,6 +96,8 @@ class Settings:
     expiry_seconds: float = 600.0
     """How long an admission may keep resources from others that aren't used: `enqueue.timeout`,
     which begins anew when another instance leads."""
+    alone: bool = False
+    """Whether pods that need no PodGroup start without one."""
     soon_seconds: float = 22.0
     """How long something may be wrong that nobody has broken: longer than any pause after a
     refusal, or than it takes a successor to begin."""

@@ -2,23 +2,25 @@
 
 import functools
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.simulation.judges import objects
+from tests.simulation.judges import alone, objects
+from tests.simulation.judges.alone import MINIMUM, OWNERS
 from tests.simulation.judges.cluster import Cluster, Key
 from tests.simulation.judges.fit_rules import is_plain, is_usual
 from tests.simulation.judges.history import Finding, Object, Settings
 
-OWNERS = {"ReplicaSet": "replicasets", "StatefulSet": "statefulsets", "Job": "jobs"}
-MINIMUM = "scheduling.volcano.sh/group-min-member"
 WRITTEN = "vscheduler.io/written"
-USABLE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
 
 def pods_have_groups(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
-    """Each pod that waits or runs is in a PodGroup: its own, or the automatic one of its owner."""
+    """Each pod that waits or runs is in a PodGroup: its own, or the automatic one of its owner;
+    where pods start alone, those that need one.
+    """
+    lone = {each.pod["metadata"]["uid"] for each in cluster.lone_pods}
     for pod in cluster.all("pods"):
+        if pod["metadata"]["uid"] in lone:
+            continue
         group = objects.group_of(pod)
         if group is not None and cluster.get("podgroups", group) is not None:
             continue
@@ -43,6 +45,17 @@ def pods_know_why(cluster: Cluster, at: float, settings: Settings) -> Iterator[F
         key = objects.key_of(group)
         look = functools.partial(_silent, group, cluster.members[key], settings)
         for message in cluster.once(key, "why", look):
+            yield Finding(at=at, rule="pods know why they wait", message=message)
+
+
+def lone_pods_know_why(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
+    """A pod without a PodGroup that waits for a node says so: nothing else can."""
+    if any(any(each.values()) for each in cluster.leaving.values()):
+        return
+    for pod, queue in cluster.lone_pods:
+        waits = queue and _is_ours(pod, settings) and not objects.node_of(pod)
+        if waits and is_usual(pod) and not _condition(pod, "PodScheduled"):
+            message = f"pod {objects.label(objects.key_of(pod))} doesn't say why it waits"
             yield Finding(at=at, rule="pods know why they wait", message=message)
 
 
@@ -130,10 +143,7 @@ def _is_ours(pod: Object, settings: Settings) -> bool:
 @objects.once
 def _is_sound(pod: Object) -> bool:
     """Whether nobody has written odd things to it."""
-    terms = objects.annotations(pod).items()
-    return is_plain(pod) and all(
-        USABLE.fullmatch(text) for name, text in terms if "volcano.sh" in name
-    )
+    return is_plain(pod) and alone.is_sound(objects.annotations(pod))
 
 
 def _owner(pod: Object, cluster: Cluster) -> tuple[str, bool]:

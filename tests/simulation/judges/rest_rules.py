@@ -46,7 +46,7 @@ def finalizers_are_gone(cluster: Cluster, at: float) -> Iterator[Finding]:
                 continue
             name = each["metadata"]["name"]
             in_use = resource == "queues" and (
-                name in parents or any(True for _ in cluster.groups_of(name))
+                name in parents or cluster.in_use(name) or _is_unclear(cluster)
             )
             if not in_use:
                 key = objects.label(objects.key_of(each))
@@ -54,13 +54,18 @@ def finalizers_are_gone(cluster: Cluster, at: float) -> Iterator[Finding]:
                 yield Finding(at=at, rule="finalizers disappear", message=message)
 
 
+def _is_unclear(cluster: Cluster) -> bool:
+    """Whether a pod without a PodGroup may be in any Queue."""
+    return any(not each.queue for each in cluster.lone_pods)
+
+
 def queues_are_held(cluster: Cluster, at: float) -> Iterator[Finding]:
     """Each Queue with PodGroups has a finalizer of the daemon, so that it can't go before them."""
     for queue in cluster.all("queues"):
         name = queue["metadata"]["name"]
         held = any(each.startswith(FINALIZER) for each in queue["metadata"].get("finalizers") or ())
-        if not held and not objects.leaving(queue) and any(True for _ in cluster.groups_of(name)):
-            message = f"Queue {name} has PodGroups, and no finalizer"
+        if not held and not objects.leaving(queue) and cluster.in_use(name):
+            message = f"Queue {name} has jobs, and no finalizer"
             yield Finding(at=at, rule="Queues in use are held", message=message)
 
 

@@ -118,8 +118,9 @@ def queues_are_true(cluster: Cluster, at: float) -> Iterator[Finding]:
     for queue in cluster.all("queues"):
         name = queue["metadata"]["name"]
         groups = list(cluster.groups_of(name))
+        jobs = [*groups, *(each.pod for each in cluster.lone_pods if each.queue == name)]
         problems = [
-            *_state_problems(queue, groups),
+            *_state_problems(queue, jobs, cluster),
             *_count_problems(queue, groups, cluster),
             *_allocated_problems(queue, groups, cluster),
         ]
@@ -128,15 +129,20 @@ def queues_are_true(cluster: Cluster, at: float) -> Iterator[Finding]:
         )
 
 
-def _state_problems(queue: Object, groups: Sequence[Object]) -> Iterator[str]:
+def _unclear(cluster: Cluster) -> Sequence[Object]:
+    """The pods without a PodGroup whose annotations may put them into any Queue."""
+    return [each.pod for each in cluster.lone_pods if not each.queue]
+
+
+def _state_problems(queue: Object, jobs: Sequence[Object], cluster: Cluster) -> Iterator[str]:
     state = (queue.get("status") or {}).get("state")
     wanted = objects.annotations(queue).get(WANTED_STATE)
     if state not in ("Open", "Closing", "Closed"):
         yield f"has state {state}"
-    if state == "Closing" and not groups:
-        yield "is Closing without PodGroups"
-    if state == "Closed" and groups:
-        yield f"is Closed with {len(groups)} PodGroups"
+    if state == "Closing" and not jobs and not _unclear(cluster):
+        yield "is Closing without jobs"
+    if state == "Closed" and jobs:
+        yield f"is Closed with {len(jobs)} jobs"
     closed = wanted == "Closed" or objects.leaving(queue)
     if closed and state == "Open" and queue["metadata"]["name"] != "root":
         yield "is Open, and should be closed"
@@ -150,10 +156,20 @@ def _count_problems(queue: Object, groups: Sequence[Object], cluster: Cluster) -
         cluster.once(objects.key_of(group), "counter", functools.partial(_counter, group, cluster))
         for group in groups
     )
+    own = queue["metadata"]["name"]
+    count.update(_phase_of(pod) for pod, name in cluster.lone_pods if name == own)
+    more = Counter(map(_phase_of, _unclear(cluster)))
     status = queue.get("status") or {}
     for name in COUNTERS:
-        if (status.get(name) or 0) != count[name]:
-            yield f"has {count[name]} {name} PodGroups, and its status says {status.get(name)}"
+        if not count[name] <= (status.get(name) or 0) <= count[name] + more[name]:
+            yield f"has {count[name]} {name} jobs, and its status says {status.get(name)}"
+
+
+def _phase_of(pod: Object) -> str:
+    """Where a pod counts that is a job by itself."""
+    if objects.ended(pod):
+        return "completed"
+    return "running" if objects.node_of(pod) else "pending"
 
 
 def _counter(group: Object, cluster: Cluster) -> str:
@@ -173,6 +189,10 @@ def _are_plain(pods: Mapping[Key, Object]) -> bool:
 
 def _allocated_problems(queue: Object, groups: Sequence[Object], cluster: Cluster) -> Iterator[str]:
     told = (queue.get("status") or {}).get("allocated")
+    own = queue["metadata"]["name"]
+    lone = [pod for pod, name in cluster.lone_pods if name in (own, "")]
+    if not all(is_plain(pod) for pod in lone) or any(map(objects.holds, _unclear(cluster))):
+        return
     for key in map(objects.key_of, groups):
         pods = cluster.members[key]
         if not cluster.once(key, "plain", functools.partial(_are_plain, pods)):

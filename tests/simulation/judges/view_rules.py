@@ -74,7 +74,12 @@ def _weight(queue: Object) -> int:
 
 def _groups(cluster: Cluster, view: View) -> Iterator[str]:
     for name, minimum in view.minima.items():
-        namespace, _, own = name.partition("/")
+        namespace, _, own = name.partition("@")[0].partition("/")
+        if "@" in name:  # a pod by itself
+            pod = cluster.get("pods", (namespace, own))
+            if pod is None or view.pods[name] not in ([], [pod["metadata"]["uid"]]):
+                yield f"sees pod {name}, which isn't there"
+            continue
         group = cluster.get("podgroups", (namespace, own))
         if group is None:
             yield f"sees PodGroup {name}, which isn't there"
