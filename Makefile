@@ -32,6 +32,7 @@ test-faults: binaries  ## run the races and takeovers of make test with many mor
 		tests/integration/test_hostile_objects.py
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length -m at_length \
 		tests/integration/test_daemon.py tests/integration/test_fair_shares.py \
+		tests/integration/test_gang_api.py tests/integration/test_job_sets.py tests/integration/test_native_groups.py \
 		tests/integration/test_refusals.py tests/integration/test_rotation.py \
 		tests/integration/test_silent_watches.py tests/integration/test_volumes_killed.py \
 		tests/simulation/test_killed.py tests/simulation/test_seeds.py tests/simulation/test_volume_worlds.py

@@ -1,4 +1,4 @@
-"""Programs of the control plane, promtool and helm: found on this machine, or built and cached.
+"""Programs of the control plane, and some for tests: found on this machine, or built and cached.
 
 Each program is looked up in `$KUBEBUILDER_ASSETS`, then in the user's cache folder. In the cache, a
 program's folder is named after a digest of its recipe and its pinned module. So a new version never
@@ -52,6 +52,9 @@ SCHEDULER = "kube-scheduler"
 PROMTOOL = "promtool"
 
 HELM = "helm"
+
+JOBSET = "jobset"
+"""The controller of JobSets."""
 
 MINIMUM_VERSION = (1, 26)
 
@@ -107,6 +110,7 @@ RECIPES = {
             tags=("remove_all_sd",),  # without clients of cloud providers
         ),
         Recipe(name="helm", module="helm", package="helm.sh/helm/v4/cmd/helm"),
+        Recipe(name="jobset", module="jobset", package="sigs.k8s.io/jobset"),
     )
 }
 
