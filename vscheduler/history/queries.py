@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.history import schema
-from vscheduler.history.records import JobState
+from vscheduler.history.records import JobRecord, JobState
 from vscheduler.model import jobs
-from vscheduler.model.jobs import JobId
 from vscheduler.model.resources import ResourceMap
 
 QUERY_SECONDS = 20.0
@@ -89,31 +88,12 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if their gang was incomplete."""
 
 
-class PastJob(msgspec.Struct, frozen=True, kw_only=True):
+class PastJob(JobRecord, frozen=True, kw_only=True):
     """A job with what it used."""
 
     row: int
     """Its place in the database: part of a cursor."""
-    job: JobId
-    owner: str
-    user: str
-    queue: str
-    scheduler: str
-    created: int
-    priority: int
-    run_limit: int | None
-    admitted: int | None
-    started: int | None
-    last_started: int | None
-    last_ended: int | None
-    finished: int | None
-    state: JobState
-    pods: int
-    request: ResourceMap
-    evicted: int
-    succeeded: int
-    failed: int
-    pod_seconds: ResourceMap = {}
+    pod_seconds: ResourceMap = msgspec.field(default_factory=dict)
     evictions: tuple[Eviction, ...] = ()
 
 
@@ -371,36 +351,25 @@ def _deadline(link: sqlite3.Connection, seconds: float) -> Iterator[None]:
         raise
 
 
-JOBS = """SELECT jobs.id, job, owner, user.text, queue.text, scheduler.text, created, priority,
- run_limit, admitted, started, last_started, last_ended, finished, state, pods, amounts, evicted,
- succeeded, failed
+COLUMNS = {
+    "row": "jobs.id",
+    **dict.fromkeys(("uid", "job", "owner")),
+    **{name: f"{name}.text" for name in ("user", "queue", "scheduler")},
+    **dict.fromkeys(("created", "priority", "run_limit", "admitted", "started", "last_started")),
+    **dict.fromkeys(("last_ended", "finished", "state", "pods", "evicted", "succeeded", "failed")),
+    "request": "amounts",
+}
+"""What of the database each field of a job is; None: the column of this name."""
+
+JOBS = f"""SELECT {", ".join(each or name for name, each in COLUMNS.items())}
 FROM jobs JOIN names AS scheduler ON scheduler.id = scheduler JOIN names AS user ON user.id = user
 JOIN names AS queue ON queue.id = queue JOIN requests ON requests.id = request"""
 
 
 def _job(row: tuple[Any, ...]) -> PastJob:
-    return PastJob(
-        row=row[0],
-        job=JobId(row[1]),
-        owner=row[2],
-        user=row[3],
-        queue=row[4],
-        scheduler=row[5],
-        created=row[6],
-        priority=row[7],
-        run_limit=row[8],
-        admitted=row[9],
-        started=row[10],
-        last_started=row[11],
-        last_ended=row[12],
-        finished=row[13],
-        state=JobState(row[14]),
-        pods=row[15],
-        request=json.loads(row[16]),
-        evicted=row[17],
-        succeeded=row[18],
-        failed=row[19],
-    )
+    found = dict(zip(COLUMNS, row, strict=True))
+    found["state"], found["request"] = JobState(found["state"]), json.loads(found["request"])
+    return PastJob(**found)
 
 
 class _Conditions:

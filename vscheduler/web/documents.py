@@ -208,9 +208,8 @@ def queues(view: View, access: Access, offset: int, limit: int, search: str = ""
     name.
     """
     every = view.queue_rows if access.queues else ()
-    return _page_of_queues(
-        view, access, [row for row in every if search in row.name], offset, limit
-    )
+    shown = [row for row in every if search in row.name]
+    return _page_of_queues(view, access, shown, offset, limit, _resources(every, view))
 
 
 def holders(view: View, access: Access, offset: int, limit: int) -> Document:
@@ -218,7 +217,8 @@ def holders(view: View, access: Access, offset: int, limit: int) -> Document:
     matters most; `holders` says how many have any of it.
     """
     every = view.queue_rows if access.queues else ()
-    name = next(iter(_resources(every, view)), resources.CPU)
+    names = _resources(every, view)
+    name = next(iter(names), resources.CPU)
 
     def amounts(row: QueueRow) -> tuple[float, float]:
         figure = row.figures.get(name)
@@ -228,18 +228,22 @@ def holders(view: View, access: Access, offset: int, limit: int) -> Document:
         (row for row in every if not row.inner),
         key=lambda row: (*(-each for each in amounts(row)), -row.running, -row.waiting, row.name),
     )
-    made = _page_of_queues(view, access, leaves, offset, limit)
+    made = _page_of_queues(view, access, leaves, offset, limit, names)
     return {**made, "holders": sum(amounts(row)[0] > 0 for row in leaves)}
 
 
 def _page_of_queues(
-    view: View, access: Access, shown: Sequence[QueueRow], offset: int, limit: int
+    view: View,
+    access: Access,
+    shown: Sequence[QueueRow],
+    offset: int,
+    limit: int,
+    names: Sequence[str],
 ) -> Document:
-    every = view.queue_rows if access.queues else ()
     return {
         "apiVersion": VERSION,
         "version": view.versions["queues"],
-        "resources": _resources(every, view),
+        "resources": names,
         "count": len(shown),
         "offset": offset,
         "total": _amounts(view.total) if access.queues else {},

@@ -2,7 +2,6 @@
 the scheduler, or a file.
 """
 
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -128,6 +127,8 @@ def told(given: Source) -> Iterator[Past]:
 def _in_file(path: Path) -> Callable[[str, Asked], Document]:
     """Return how a file is asked, as the page is."""
     with lazy_commands.importing():
+        import sqlite3  # noqa: PLC0415 - as for the next three
+
         from vscheduler.history import answers  # noqa: PLC0415 - numpy is for these only
         from vscheduler.history.queries import EVERYTHING, Reader  # noqa: PLC0415
         from vscheduler.history.schema import HistoryError  # noqa: PLC0415

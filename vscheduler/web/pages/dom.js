@@ -110,7 +110,7 @@ export function choice(name, legend, values, chosen, change) {
     element(
       "label",
       {},
-      element("input", { type: "radio", name, value, checked: value === chosen, change: () => change(value) }),
+      element("input", { type: "radio", name, value, "data-part": `${name} ${value}`, checked: value === chosen, change: () => change(value) }),
       element("span", {}, text),
     ),
   );

@@ -1,7 +1,7 @@
 // Jobs: those that wait, in the order of their turns, with their reasons; those that run, and those
 // that have finished.
 
-import { cell, choice, element, empty, link, pager, panel, reconcile, row, searchField, table } from "./dom.js";
+import { cell, choice, element, empty, fillWith, link, pager, panel, reconcile, row, searchField, table } from "./dom.js";
 import * as route from "./route.js";
 import { ageSince, called, clock, seenBy, unless, words } from "./format.js";
 import { get } from "./api.js";
@@ -73,9 +73,7 @@ function byReason(reasons, query, state) {
     const attributes = { type: "button", "aria-pressed": String(chosen), "data-part": reason, click: press };
     return element("li", {}, element("button", attributes, `${words(reason)} `, element("strong", {}, String(jobs))));
   };
-  const focused = parts.reasons.contains(document.activeElement) ? document.activeElement.dataset.part : null;
-  parts.reasons.replaceChildren(...shown.filter((each) => each.reason).map(one));
-  if (focused) parts.reasons.querySelector(`[data-part="${focused}"]`)?.focus();
+  fillWith(parts.reasons, [shown, query.reason], () => shown.filter((each) => each.reason).map(one));
 }
 
 function nothing(about, query, state) {

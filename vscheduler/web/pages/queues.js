@@ -1,6 +1,6 @@
 // The tree of queues, with bars: what each has, deserves and wants.
 
-import { cell, choice, element, empty, link, pager, panel, reconcile, row, searchField, shape, table } from "./dom.js";
+import { cell, choice, element, empty, fillWith, link, pager, panel, reconcile, row, searchField, shape, table } from "./dom.js";
 import { kindOf, meet } from "./colors.js";
 import { called, unless } from "./format.js";
 import { get } from "./api.js";
@@ -56,12 +56,9 @@ export function show(root, found, { about, query, reload }) {
 export const noQueues = (about) => (about.visitor.queues ? unless(about, "There are no queues yet.") : "You may not list queues.");
 
 export function chooseResource(place, names, resource, change) {
-  const state = JSON.stringify([names, resource]);
-  if (place.shownState === state) return;
-  const focused = place.contains(document.activeElement);
-  place.shownState = state;
-  place.replaceChildren(...(names.length > 1 ? [choice("resource", "Resource", names.map((name) => [name, name]), resource, change)] : []));
-  if (focused) place.querySelector("input:checked")?.focus();
+  fillWith(place, [names, resource], () =>
+    names.length > 1 ? [choice("resource", "Resource", names.map((name) => [name, name]), resource, change)] : [],
+  );
 }
 
 export function legend() {
