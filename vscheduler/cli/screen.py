@@ -46,14 +46,11 @@ def cleaned(lines: Iterable[str], *, painted: bool = False) -> list[str]:
 
 def plain(tree: Any) -> Any:
     """Return a foreign object with all text made plain, field names included."""
-    match tree:
-        case str():
-            return plain_text.shown(tree)
-        case dict():
-            return {plain(key): plain(value) for key, value in tree.items()}
-        case list():
-            return [plain(each) for each in tree]
-    return tree
+    if isinstance(tree, str):
+        return tree if tree.isprintable() else plain_text.shown(tree)
+    if isinstance(tree, dict):
+        return {plain(key): plain(value) for key, value in tree.items()}
+    return [plain(each) for each in tree] if isinstance(tree, list) else tree
 
 
 def show(

@@ -150,11 +150,10 @@ def lone_pods(
         for each in naming
     }
     found = []
-    for pod in map(screen.plain, pods):
-        if is_lone(pod):
-            space, (kind, name) = _namespace(pod), owner_of(pod)
-            named = queues.get((kind, space, name)) or queues.get(("Namespace", "", space), "")
-            found.append(_lone(pod, named, places))
+    for pod in map(screen.plain, filter(is_lone, pods)):
+        space, (kind, name) = _namespace(pod), owner_of(pod)
+        named = queues.get((kind, space, name)) or queues.get(("Namespace", "", space), "")
+        found.append(_lone(pod, named, places))
     return [
         job
         for job in found
