@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests import running
+from tests import device_labs, running
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
 from vscheduler.mirror.wording import sentences
@@ -99,6 +99,38 @@ def test_who_gets_no_promise_is_told_what_is_not_known(
     outcome = simulated(PICTURE.replace(*change))
     assert "default/big" not in {each.job for each in outcome.last.carried.reservations}
     assert told(outcome, "big").endswith(f"; no start is promised: {unknown}")
+
+
+def test_devices_are_kept_free_only_for_jobs_that_need_nothing_else() -> None:
+    """A job with claims is told that it gets no promise, and others go ahead of it."""
+    picture = f"""
+        node  n1 cpu=2   node n2 cpu=2
+        queue q
+        job   q/busy scheduled=600 {RUN_TIME}=20m n1 n2
+        job   q/claims min=3 age=50 - - -
+        job   q/long age=40 {RUN_TIME}=11m -
+    """
+    slices = [device_labs.resource_slice(node, 1) for node in ("n1", "n2")]
+    lab = device_labs.Lab(
+        picture,
+        device_labs.device_class(),
+        *slices,
+        device_labs.claim("gpus"),
+        uses={f"claims-{number}": ["gpus"] for number in range(3)},
+        tree={
+            **device_labs.TREE,
+            "configurations": [{"name": "allocate", "arguments": {"allocate.backfill": "easy"}}],
+        },
+    )
+    result = lab.cycle()
+    assert {bind.task.job for bind in result.binds} == {"default/long"}
+    assert (result.carried.reservations, result.claims) == ((), ())
+    (reason,) = (each.reason for each in result.groups if each.job == "default/claims")
+    assert reason is not None
+    told = sentences.sentence(reason)
+    assert told.endswith(
+        "; no start is promised: volumes, devices and host ports aren't kept free for it"
+    )
 
 
 NEAR = f"""

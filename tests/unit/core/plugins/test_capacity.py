@@ -292,3 +292,20 @@ def test_a_queue_above_its_capability_takes_nothing_of_what_it_names() -> None:
     assert made.shortages(known[0], large) == (
         Shortage(resource="cpu", requested=1, allocated=2, limit=1, owner="q"),
     )
+
+
+def test_what_will_have_ended_counts_as_given_back() -> None:
+    """In the queue and in the queues above it, until that is undone."""
+    job = running("a", 2, cpu=1000)
+    more = sessions.task("a", 2, of=sessions.pod_class(cpu=1000))
+    known = [
+        sessions.queue("org", capability={"cpu": 2000}),
+        sessions.queue("a", parent="org"),
+    ]
+    made = plugin(job, known=known, tree=True)
+    queue, ended = known[1], {"a": sessions.total(cpu=1000, pods=1)}
+    assert not made.allocatable(queue, more)
+    made.on_ended(ended)
+    assert made.allocatable(queue, more)
+    made.on_ended({"a": -ended["a"]})
+    assert not made.allocatable(queue, more)
