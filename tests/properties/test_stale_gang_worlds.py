@@ -5,13 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import days
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import changes, generator, judging
 from tests.properties.worlds.census import Census
 from tests.properties.worlds.moments import Moment
 from tests.properties.worlds.world import World
 
-SEEDS = range(12)
+SEEDS = days.share(range(12))
 GROWING = 8
 """Cycles in which jobs come and start."""
 LOSSES = 6
@@ -89,26 +90,35 @@ def is_free_to_go(census: Census, group: str) -> bool:
     return "false" not in preemptable and not critical and not covered
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_stale_gangs_go_and_only_they(seed: int) -> None:
-    """Evictions come to rest, no rule is broken, and then no gang is left that nobody completes."""
+def gone(seed: int) -> int:
+    """How many pods go, of stale gangs only; none is left of those that may."""
     around = grown(seed, "recovery")
     lose(around, random.Random(f"losses {seed}"))
-    moment = None
+    moment, found = None, 0
     for moment in to_rest(around):
         problems = judging.judge(moment)
-        assert not problems, problems
+        assert not problems, (seed, problems)
         for evict in moment.evicts:
             if evict.action == RULE:
                 group = censuses.group_of(moment.census.pods[evict.pod])
-                assert is_stale(moment.census, group), f"{group} goes at {moment.number}"
+                assert is_stale(moment.census, group), f"{seed}: {group} goes at {moment.number}"
+                found += 1
     assert moment is not None
     left = [
         group
         for group in moment.census.groups
         if is_stale(moment.census, group) and is_free_to_go(moment.census, group)
     ]
-    assert left == []
+    assert left == [], seed
+    return found
+
+
+def test_stale_gangs_go_and_only_they() -> None:
+    """Evictions come to rest, no rule is broken, and then no gang is left that nobody completes.
+
+    In some worlds there are some: otherwise this would say nothing.
+    """
+    assert sum(gone(seed) for seed in SEEDS) > len(SEEDS) // 4
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -118,13 +128,3 @@ def test_without_a_time_out_none_goes(seed: int) -> None:
     lose(around, random.Random(f"losses {seed}"))
     for moment in to_rest(around):
         assert [evict for evict in moment.evicts if evict.action == RULE] == []
-
-
-def test_worlds_have_gangs_that_go() -> None:
-    """Otherwise the properties would say nothing."""
-    gone = 0
-    for seed in SEEDS:
-        around = grown(seed, "recovery")
-        lose(around, random.Random(f"losses {seed}"))
-        gone += sum(evict.action == RULE for moment in to_rest(around) for evict in moment.evicts)
-    assert gone > len(SEEDS) // 4

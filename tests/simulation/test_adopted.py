@@ -1,11 +1,12 @@
 """SIGKILL at each write with which Jobs start whose pods name Kubernetes' own PodGroups."""
 
-import datetime as dt
 import subprocess
 import sys
 from collections.abc import Sequence
 
 import pytest
+
+from tests import days
 
 STEP = 4
 
@@ -23,7 +24,7 @@ def test_jobs_start_in_their_queues_after_some_of_the_kills(
     flags: Sequence[str], writes: int
 ) -> None:
     """Others each day; of so many writes or more."""
-    today = dt.datetime.now(dt.UTC).date().toordinal()
+    today = days.today().toordinal()
     step = STEP * writes // 9
     found = adopted(*flags, f"--first={today % step + 1}", f"--step={step}")
     assert len(found) >= writes // step
