@@ -148,7 +148,9 @@ def test_what_is_lent_leaves_the_nodes_of_a_guarantee() -> None:
         job   b/other min=9 tolerate=dedicated=lab -
         job   b/late   min=1 -
         """
+    gated = kept + "job a/gated min=1 tolerate=dedicated=lab !"
     assert resting(kept.format(1), rest_rules.nothing_is_idle) == []
+    assert resting(gated.format(1), rest_rules.nothing_is_idle) == []
     assert resting(kept.format(0), rest_rules.nothing_is_idle) == ["IDLE"]
 
 
@@ -326,6 +328,11 @@ MESSAGES = {
     "kept for it": "node n1 cpu=4   queue a   queue b guarantee=cpu:1   job a/busy min=1 n1*3 -",
 }
 """By a part of what a queue is told, with figures."""
+
+
+def test_a_share_may_be_a_little_less_than_what_is_asked_for() -> None:
+    """12Gi are told; they are what pods ask for that could start, and all pods ask for 12.5Gi."""
+    lives_well(Plan(seed=530401, configuration="built-in", of_kubernetes=True, cycles=30))
 
 
 @pytest.mark.parametrize("name", MESSAGES)

@@ -136,7 +136,7 @@ def _bound(case: Case, name: str, said: Figure, found: re.Match[str]) -> Iterato
         if case.asked(name) not in said:
             yield f"it asks for {case.asked(name)} {name}"
     elif bound == "all that its pods that could start ask for":
-        if case.asked(name) <= said.most and not _may_want_more(case):
+        if case.asked(name) <= case.due(name) and not _may_want_more(case):
             yield f"it asks for no more than {case.asked(name)} {name}"
     elif bound == "its capability":
         if _amounts(case, "capability").get(name) not in said:

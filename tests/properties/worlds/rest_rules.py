@@ -216,7 +216,8 @@ def within_limits(
 
 def _fit_beside(census: Census, queue: str, pods: Sequence[Document]) -> bool:
     """Whether the nodes of these pods have enough free for guarantees of other queues, too, as far
-    as these need just these nodes. A queue without pods has the nodes that anybody may use.
+    as these need just these nodes. A queue of which no pod may start has the nodes that anybody
+    may use.
     """
     free = {
         name: censuses.amounts(node["status"]["allocatable"]) - _sum(census.residents[name])
@@ -229,7 +230,11 @@ def _fit_beside(census: Census, queue: str, pods: Sequence[Document]) -> bool:
         unused = guarantee - census.allocated(name)
         if name == queue or not unused:
             continue
-        members = [pod for pod in census.pods.values() if census.queue_of(pod) == name]
+        members = [
+            pod
+            for pod in census.pods.values()
+            if census.queue_of(pod) == name and not pod["spec"].get("schedulingGates")
+        ]
         theirs = _nodes_of(census, members or [ANYBODY])
         for resource, amount in unused.items():
             elsewhere = sum(free[node][resource] for node in theirs - mine)
