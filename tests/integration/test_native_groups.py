@@ -277,11 +277,13 @@ def started(plane: ControlPlane) -> set[str]:
 
 
 def test_a_tree_of_pod_groups_starts_whole(native: ControlPlane, daemon: Daemon) -> None:
-    """Two groups of two need four nodes; root and groups are told, once and for all."""
+    """Two groups of two need four cpus; root and groups are told, once and for all. The root gets
+    the queue that its groups name. A group that then loses a pod is Unknown until that is replaced.
+    """
     native.create_nodes(count=1, cpu="3", memory="64Gi")
     of = {"workloadName": "w", "templateName": "t"}
     root = {
-        "metadata": {"name": "tree", "annotations": {QUEUE: "default"}},
+        "metadata": {"name": "tree"},
         "spec": {"workloadRef": of, "schedulingPolicy": {"gang": {"minGroupCount": 2}}},
     }
     native.api.create(NATIVE_COMPOSITES.within(NAMESPACE), root)
@@ -291,7 +293,8 @@ def test_a_tree_of_pod_groups_starts_whole(native: ControlPlane, daemon: Daemon)
             "parentCompositePodGroupName": "tree",
             "schedulingPolicy": {"gang": {"minCount": 2}},
         }
-        native.api.create(GROUPS, {"metadata": {"name": name}, "spec": spec})
+        metadata = {"name": name, "annotations": {QUEUE: "default"}}
+        native.api.create(GROUPS, {"metadata": metadata, "spec": spec})
         native.api.create_all(PODS, pods_of(name, 2))
     path = NATIVE_COMPOSITES.at("tree", NAMESPACE)
     kind = "CompositePodGroupInitiallyScheduled"
@@ -307,6 +310,18 @@ def test_a_tree_of_pod_groups_starts_whole(native: ControlPlane, daemon: Daemon)
     native.create_nodes(count=1, first=1, cpu="1", memory="64Gi")
     daemons.until(lambda: told() == [("True", "Scheduled")] * 3, daemon)
     assert started(native) == {"a-0", "a-1", "b-0", "b-1"}
+    native.api.wait_for(
+        path, lambda seen: seen["metadata"].get("annotations", {}).get(QUEUE) == "default"
+    )
+
+    def phases() -> list[str]:
+        """The phases of the groups."""
+        return [conditions(each)["vscheduler.io/Phase"][1] for each in native.api.list(GROUPS)]
+
+    native.api.delete(f"{PODS}/a-0", gracePeriodSeconds=0)
+    daemons.until(lambda: phases() == ["Unknown", "Running"], daemon)
+    native.api.create_all(PODS, pods_of("a", 1))
+    daemons.until(lambda: phases() == ["Running", "Running"], daemon)
 
 
 def test_the_pods_of_a_group_share_a_claim(native: ControlPlane, daemon: Daemon) -> None:
