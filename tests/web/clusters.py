@@ -217,3 +217,52 @@ def large(now: float, *, nodes: int = 1000, queues: int = 200, jobs: int = 5000)
             team, f"train-{at:04}", 2, created=now - 8000 + at, cpu="8", nvidia_gpu=str(size)
         )
     return found
+
+
+def devices(now: float) -> list[Document]:
+    """Nodes whose GPUs are devices of a driver, which claims of two jobs have."""
+    found: list[Document] = [queue("vision"), queue("speech")]
+    driver = "gpu.example.com"
+    for at in range(6):
+        found.append(node(f"gpu-{at}", cpu="64", memory="256Gi"))
+        spec = {
+            "driver": driver,
+            "nodeName": f"gpu-{at}",
+            "pool": {"name": f"gpu-{at}", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": f"gpu-{number}"} for number in range(8)],
+        }
+        found.append(_device_object("ResourceSlice", f"gpu-{at}", spec))
+    for team, name, first, pods, count in (
+        ("vision", "train", 0, 3, 8),
+        ("speech", "tune", 3, 2, 3),
+    ):
+        on = tuple(f"gpu-{first + at}" for at in range(pods))
+        for document in job(team, name, pods, on=on, created=now - 3600, cpu="8"):
+            if document["kind"] == "Pod":
+                metadata = document["metadata"]
+                document["spec"]["resourceClaims"] = [
+                    {"name": "gpus", "resourceClaimName": metadata["name"]}
+                ]
+                at = document["spec"]["nodeName"]
+                results = [
+                    {"request": "gpus", "driver": driver, "pool": at, "device": f"gpu-{number}"}
+                    for number in range(count)
+                ]
+                wanted = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": count}}
+                claim = _device_object(
+                    "ResourceClaim", metadata["name"], {"devices": {"requests": [wanted]}}
+                )
+                claim["metadata"]["namespace"] = team
+                user = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
+                claim["status"] = {
+                    "allocation": {"devices": {"results": results}},
+                    "reservedFor": [user],
+                }
+                found.append(claim)
+            found.append(document)
+    return found
+
+
+def _device_object(kind: str, name: str, spec: Document) -> Document:
+    metadata = {"name": name, "uid": f"{kind}-{name}"}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}

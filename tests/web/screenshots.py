@@ -39,6 +39,7 @@ CLUSTERS: dict[str, Callable[[float], Stage]] = {
     "three": lambda now: _past(Stage(clusters.three_queues(now), now)),
     "racks": lambda now: _past(Stage(clusters.racks(now), now)),
     "kept": lambda now: _kept(Stage(clusters.racks(now), now)),
+    "devices": lambda now: Stage(clusters.devices(now), now),
     "large": lambda now: Stage(clusters.large(now), now, budget=5_000_000),
 }
 
@@ -66,6 +67,7 @@ PICTURES: tuple[Picture, ...] = (
     ("kept", "history?since=7d", stage.ADMIN, "history"),
     ("kept", QUEUE, stage.ADMIN, "queue"),
     ("kept", "job/vision/run-10", stage.ADMIN, "past-job"),
+    ("devices", "nodes?node=gpu-3", stage.ADMIN, "nodes"),
     *(("large", view, stage.ADMIN, view or "overview") for view in ("", "jobs", "queues", "nodes")),
 )
 

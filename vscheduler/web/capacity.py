@@ -12,6 +12,8 @@ from vscheduler.model.jobs import Task, TaskId
 from vscheduler.model.nodes import NodeSpec
 from vscheduler.model.resources import ResourceSpace, Vector
 from vscheduler.model.snapshot import Snapshot
+from vscheduler.web import node_devices
+from vscheduler.web.node_devices import NodeDevices
 
 ACCELERATORS = re.compile(
     r"gpu|tpu|npu|hpu|mig-|gaudi|neuron|ascend|i915|/xe|mlu|dcu|fpga|accelerator", re.IGNORECASE
@@ -43,6 +45,8 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     closed: Vector
     """Free, but on nodes that pods can't use."""
     free: Vector
+    devices: NodeDevices = NodeDevices()
+    """Those of drivers, which are no resources of nodes."""
 
     def same(self, other: "Capacity | None") -> bool:
         """Whether another one says the same."""
@@ -90,6 +94,7 @@ def of(
         reserved=reserved,
         closed=idle - open_idle,
         free=open_idle - reserved,
+        devices=node_devices.of(snapshot, problems),
     )
     return before if before is not None and made.same(before) else made
 

@@ -38,6 +38,12 @@ RESOURCES_MAX = 8
 MAP_RESOURCES_MAX = 4
 """How many resources the map of nodes has."""
 
+MAP_DRIVERS_MAX = 2
+"""How many drivers of devices it has at most."""
+
+DEVICES_OF = "devices of "
+"""What the map calls the devices of a driver begins with this."""
+
 PARTS = ("total", "ours", "others", "ending", "reserved", "closed", "free")
 """Fields of capacity.Capacity with amounts."""
 
@@ -559,15 +565,16 @@ def holdings(view: View) -> Holdings:
 
 
 def nodes(view: View, access: Access, held: Holdings) -> Document:
-    """Return the nodes in columns, with amounts of the resources that matter most, and the jobs on
-    them that the visitor may see.
+    """Return the nodes in columns, with amounts of the resources that matter most, devices of
+    drivers first, and the jobs on them that the visitor may see.
     """
     made: Document = {"apiVersion": VERSION, "version": view.versions["nodes"]}
     found = view.capacity
     if found is None or not access.nodes:
         return {**made, "resources": [], "nodes": [], "jobs": []}
     totals = _summed(found, found.total)
-    names = capacity.by_concern(totals, view.wanted)[:MAP_RESOURCES_MAX]
+    devices, drivers = found.devices, found.devices.drivers[:MAP_DRIVERS_MAX]
+    names = capacity.by_concern(totals, view.wanted)[: MAP_RESOURCES_MAX - len(drivers)]
     columns = [found.space.columns[name] for name in names]
     rows = {row.key: row for row in view.job_rows if row.nodes and access.sees(row.key)}
     index: dict[JobId, int] = {}
@@ -577,10 +584,18 @@ def nodes(view: View, access: Access, held: Holdings) -> Document:
         for key, (pods, has) in held.get(node, {}).items():
             if key in rows:
                 at = index.setdefault(key, len(index))
-                listed.append([at, pods, *_values(names, has[np.newaxis, columns])[0]])
+                own = devices.held.get(node, {}).get(key, (0,) * len(drivers))[: len(drivers)]
+                listed.append([at, pods, *own, *_values(names, has[np.newaxis, columns])[0]])
         return listed
 
-    amounts = {part: _values(names, getattr(found, part)[:, columns]) for part in PARTS}
+    none = (0,) * len(drivers)
+    amounts = {
+        part: [
+            [*(devices.parts[part][row][: len(drivers)] if part in devices.parts else none), *each]
+            for row, each in enumerate(_values(names, getattr(found, part)[:, columns]))
+        ]
+        for part in PARTS
+    }
     listed = [
         {
             "name": plain_text.shown(spec.name),
@@ -595,7 +610,7 @@ def nodes(view: View, access: Access, held: Holdings) -> Document:
     ]
     return {
         **made,
-        "resources": names,
+        "resources": [*(f"{DEVICES_OF}{driver}" for driver in drivers), *names],
         "nodes": listed,
         "jobs": [_named(rows[key]) for key in index],
     }

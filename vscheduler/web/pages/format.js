@@ -69,6 +69,7 @@ export function quantity(name, value) {
 
 // What people call a resource, such as GPUs, CPUs or memory, and a single one of it.
 export function called(name, number = 2) {
+  if (name.startsWith("devices of ")) return number === 1 ? name.replace("devices", "device") : name;
   const last = name.split("/").at(-1);
   if (/^(gpu|tpu|npu|cpu)$/.test(last)) return `${last.toUpperCase()}${number === 1 ? "" : "s"}`;
   return last;
