@@ -24,11 +24,17 @@ RULES = {
     r"\bwhat cycles found out\b": "say what cycles decided",
     r"\bleads to [\d,]+ calls\b": "say makes … calls",
     r"\bgets? other ones\b": "name what it gets",
+    r"\bsomebody\b": "name who: a user, an administrator, another scheduler",
+    r"\bbut for\b": "say except",
+    r"\bmay have no more\b": "say has reached its limit",
+    r"\b(?:comes? to|at) rest\b": "say settles, idle, or in which nothing changes",
+    r"\btells? why\b": "say says why",
+    r"\b(?:is|are) known to\b": "say who knows what",
+    r"\bnothing of (?:it|this|that)\b": "say none of, or name what is gone",
 }
 """By phrase, what to write instead."""
 
 NAMES = {
-    "page.md": (r"\bwhat cycles found out\b",),
     "replay.md": (r"\bin vain\b",),  # a row of the report that it explains
     "glossary.md": (r"\balike\b",),  # a word of the code
 }
