@@ -190,6 +190,8 @@ def plan(competing: Sequence[Competitor], shape: Shape, runs: int) -> Iterator[C
     able = [each for each in competing if each.schedules or not special]
     if shape.racks:
         able = [competitors.near(each) for each in able]
+    if shape.size == 1:
+        able = [competitors.single(each) for each in able]
     for turn in range(runs):
         first = turn % len(able) if able else 0
         yield from (*able[first:], *able[:first])

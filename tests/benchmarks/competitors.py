@@ -96,6 +96,13 @@ def native(competitor: Competitor) -> Competitor:
     return replace(competitor, customer=replace(competitor.customer, native=True))
 
 
+def single(competitor: Competitor) -> Competitor:
+    """Those for which a pod alone needs no PodGroup without one; all others as they are."""
+    if competitor.name != VSCHEDULER or competitor.customer.native:
+        return competitor
+    return replace(competitor, customer=replace(competitor.customer, grouped=False))
+
+
 def near(competitor: Competitor) -> Competitor:
     """Those that can start a gang in one rack, if they are told to; all others as they are."""
     if competitor.name == KUBE_SCHEDULER:

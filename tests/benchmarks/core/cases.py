@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tests.benchmarks.core import clusters
+from tests.benchmarks.core import clusters, published
 from tests.benchmarks.core.clusters import Amounts, Cluster, Gang
 from vscheduler.model.run_times import MAX_RUN_TIME
 
@@ -88,6 +88,15 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
         yield _starved(nodes)
     for kind in BACKFILLS:
         yield from _backfill(size(1000), size(1000), kind)
+    for name, pods, shown, bound, evicted in published.built(size(500)):
+        yield Case(
+            name=f"KAI: {name}",
+            nodes=size(500),
+            pods=pods,
+            build=shown,
+            bound=bound,
+            evicted=evicted,
+        )
 
 
 def _grid(

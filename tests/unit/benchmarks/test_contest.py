@@ -150,6 +150,7 @@ def test_a_gang_in_two_racks_spoils_the_run() -> None:
 
 def test_kube_scheduler_gets_its_own_pod_groups_for_racks() -> None:
     """The same gangs as those of ours, by a link of the pod instead of an annotation."""
+    assert not competitors.single(competitors.vscheduler()).customer.grouped
     ours, theirs = map(competitors.near, (competitors.vscheduler(), competitors.kube_scheduler()))
     assert "schedulingGroup" not in loading.pod(ours.customer, "gang", 0)["spec"]
     assert theirs.name == "kube-scheduler (gangs)"
