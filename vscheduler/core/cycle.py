@@ -15,6 +15,7 @@ from vscheduler.core.config.policy import Policy
 from vscheduler.core.eviction import (
     incomplete_gangs,
     nominations,
+    overdue_pods,
     reclaim_outlook,
     relocations,
     standing_plans,
@@ -135,6 +136,7 @@ def _run(
         setting.action(setting.arguments).execute(opened)
     incomplete_gangs.evict_partial(opened)
     incomplete_gangs.evict_stale(opened)
+    overdue_pods.end(opened)
     if policy.rules.reprieves:
         standing_plans.grant_reprieves(opened)
     for setting in policy.actions:

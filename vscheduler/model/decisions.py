@@ -32,6 +32,8 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
 
     task: Task
     node: str
+    limit: float | None = None
+    """After how many seconds the task will be ended, if its queue does so."""
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,10 @@ class LostPods(msgspec.Struct, frozen=True, kw_only=True):
     """For how long the gang has lacked pods."""
 
 
+OVERDUE = "run-time-cap"
+"""In place of the action, for pods that run longer than their queue lets them."""
+
+
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to evict a task so that a job can start."""
 
@@ -74,6 +80,8 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
     moves: bool = False
     """Whether the task's queue is within its share, so that resources on other nodes are reserved
     in exchange."""
+    limit: float | None = None
+    """How many seconds the task was allowed to run, if that is the reason."""
 
 
 class ShareAfter(msgspec.Struct, frozen=True, kw_only=True):

@@ -170,6 +170,8 @@ class Queue:
     infinite if the Queue's annotation can't be read."""
     max_run_time: float | None = None
     """How many seconds pods of the queue run at most for which nothing else says it."""
+    run_time_cap: float | None = None
+    """How many seconds pods of the queue run at most, whatever else is said: they are ended."""
     eviction_delay: float = 0.0
     """How many seconds pods of the queue wait before others are evicted for them, so that an
     autoscaler's node may come first; infinite if the Queue's annotation can't be read."""

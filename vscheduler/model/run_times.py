@@ -10,6 +10,9 @@ MAX_RUN_TIME = "vscheduler.io/max-run-time"
 """Annotation of PodGroups, pods and owners: how long each pod runs at most. Of Queues: that of pods
 for which nothing else says it."""
 
+CAP = "vscheduler.io/run-time-cap"
+"""Annotation of Queues: how long each of their pods may run. It is ended when its time is up."""
+
 
 def parse(text: str | None) -> float | None:
     """Return a run time in seconds; None if there is none, or it can't be read."""
@@ -32,10 +35,16 @@ def problem(text: str | None) -> str:
 
 def of(job: Job, task: Task, queue: Queue) -> float | None:
     """Return how many seconds the pod runs at most: as its PodGroup says, else the pod itself, else
-    its Queue; None if it isn't known.
+    its Queue, up to the Queue's cap; None if it isn't known.
     """
     found = (job.max_run_time, task.max_run_time, queue.max_run_time)
-    return next((seconds for seconds in found if seconds is not None), None)
+    return capped(next((seconds for seconds in found if seconds is not None), None), queue)
+
+
+def capped(seconds: float | None, queue: Queue) -> float | None:
+    """Return the run time as far as the queue allows it; None if neither is known."""
+    known = [each for each in (seconds, queue.run_time_cap) if each is not None]
+    return min(known, default=None)
 
 
 def end(start: float, seconds: float, now: float) -> float:

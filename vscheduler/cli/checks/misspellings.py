@@ -16,7 +16,7 @@ from vscheduler.mirror.decode.wire import PodSpec
 from vscheduler.mirror.translate import group_terms, pods, translation
 from vscheduler.model import resources, run_times, topology
 from vscheduler.model.jobs import PREEMPTABLE, ROLE
-from vscheduler.model.run_times import MAX_RUN_TIME
+from vscheduler.model.run_times import CAP, MAX_RUN_TIME
 
 Path: TypeAlias = tuple[str | int, ...]
 Slip: TypeAlias = tuple[Path, str]
@@ -33,6 +33,7 @@ OURS = (
     *(translation.NAMESPACES, translation.SCHEDULER, translation.GROUP_LIMITS, gang.RECOVERY),
     *(
         MAX_RUN_TIME,
+        CAP,
         translation.MIN_RUN_TIME,
         translation.EVICTION_DELAY,
         pods.CHECKPOINTED_AT,
@@ -91,7 +92,7 @@ def of_metadata(tree: Mapping[str, Any], path: Path = ()) -> Iterator[Slip]:
             if meant:
                 message = f"nothing reads this {part[:-1]}; did you mean {meant}?"
                 yield (*path, "metadata", part, str(key)), message
-            elif key == MAX_RUN_TIME and part == "annotations":
+            elif key in {MAX_RUN_TIME, CAP} and part == "annotations":
                 message = run_times.problem(str(value))
                 if message:
                     yield (*path, "metadata", part, str(key)), message

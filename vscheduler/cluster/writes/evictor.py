@@ -28,7 +28,7 @@ from vscheduler.cluster.writes import retries
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Path
-from vscheduler.model.decisions import CycleResult, Evict, Pipeline
+from vscheduler.model.decisions import OVERDUE, CycleResult, Evict, Pipeline
 from vscheduler.model.jobs import JobId
 from vscheduler.model.snapshot import Budget
 
@@ -196,9 +196,8 @@ class Evictor:
         return steps
 
     async def _evict(self, evict: Evict, *, rehearsal: bool) -> Step:
-        body = eviction_body(evict, rehearsal=rehearsal)
         try:
-            await retries.post(self._link, eviction_path(evict), body, self._may_commit)
+            await self._send(evict, rehearsal=rehearsal)
         except NotSentError:
             return Step(evict=evict, verdict=EvictionResult.WITHHELD)
         except Unavailable as error:
@@ -210,6 +209,16 @@ class Evictor:
         except ApiError as error:
             return Step(evict=evict, verdict=_verdict(error), message=str(error))
         return Step(evict=evict, verdict=EvictionResult.EVICTED)
+
+    async def _send(self, evict: Evict, *, rehearsal: bool) -> None:
+        """Evict the pod; delete it if its time is up, since no budget may let it run on."""
+        if evict.action == OVERDUE:
+            path = paths.PODS.at(evict.task.name, evict.task.namespace)
+            body = msgspec.json.encode(_options(evict, rehearsal=rehearsal))
+            await retries.delete(self._link, path, body, self._may_commit)
+        else:
+            body = eviction_body(evict, rehearsal=rehearsal)
+            await retries.post(self._link, eviction_path(evict), body, self._may_commit)
 
     async def _look_after(self, evict: Evict, message: str) -> Step:
         """Find out the result of an eviction without a clear answer by reading the pod."""
@@ -243,17 +252,22 @@ def eviction_body(evict: Evict, *, rehearsal: bool) -> bytes:
     grace period applies.
     """
     task = evict.task
-    options: dict[str, object] = {"preconditions": {"uid": task.uid}}
-    if rehearsal:
-        options["dryRun"] = ["All"]
     return msgspec.json.encode(
         {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": task.name, "namespace": task.namespace},
-            "deleteOptions": options,
+            "deleteOptions": _options(evict, rehearsal=rehearsal),
         }
     )
+
+
+def _options(evict: Evict, *, rehearsal: bool) -> dict[str, object]:
+    """Return the v1 DeleteOptions of this pod, and of no newer one of its name."""
+    options: dict[str, object] = {"preconditions": {"uid": evict.task.uid}}
+    if rehearsal:
+        options["dryRun"] = ["All"]
+    return options
 
 
 def _unsent(step: Step) -> Step:

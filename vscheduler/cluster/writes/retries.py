@@ -45,6 +45,11 @@ async def merge(link: Connection, path: str, body: bytes, may_commit: Callable[[
     return await _send(link, ("PATCH", path, connection.MERGE_PATCH), body, may_commit)
 
 
+async def delete(link: Connection, path: str, body: bytes, may_commit: Callable[[], bool]) -> bytes:
+    """Send a DELETE like `post`, and return the body of the answer."""
+    return await _send(link, ("DELETE", path, connection.JSON), body, may_commit)
+
+
 async def _send(
     connection: Connection,
     call: tuple[str, str, str],

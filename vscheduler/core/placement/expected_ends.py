@@ -161,6 +161,9 @@ class ExpectedEnds:
         none = np.zeros(0)
         limits = np.concatenate([none, *(found.limits for _, found in more)])
         limits = np.where(np.isnan(limits), np.repeat(unknown, sizes), limits)
+        caps = [session.queues[job.queue].run_time_cap for job, _ in more]
+        most = np.array([np.nan if each is None else each for each in caps], dtype=float)
+        limits = np.fmin(limits, np.repeat(most, sizes))
         starts = np.concatenate([none, *(found.starts for _, found in more)])
         queues = np.repeat(np.array([self._queues[job.queue] for job, _ in more], int), sizes)
         columns = Columns(

@@ -21,7 +21,7 @@ from vscheduler.core.session import ordering
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
-from vscheduler.model import computed, resources
+from vscheduler.model import computed, resources, run_times
 from vscheduler.model.decisions import Evict, NoPromise
 from vscheduler.model.jobs import EVICTABLE, PLACED, JobId, PodClass, Task, TaskStatus
 from vscheduler.model.nodes import Mask
@@ -212,8 +212,9 @@ class StartProofs:
         session, job = self._session, state.job
         waiting = self._waiting(state)
         limits = {job.max_run_time} if job.max_run_time is not None else waiting.limits
-        default = session.queues[job.queue].max_run_time
-        known = [default if each is None else each for each in limits]
+        queue = session.queues[job.queue]
+        every = (queue.max_run_time if each is None else each for each in limits)
+        known = [run_times.capped(each, queue) for each in every]
         return Minimum(
             task=waiting.firsts[0],
             request=np.minimum.reduce([session.request(task) for task in waiting.firsts]),

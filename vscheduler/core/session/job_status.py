@@ -20,9 +20,10 @@ from vscheduler.core.session import excluded_nodes, queue_figures, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.waiting_status import WaitingStatus
-from vscheduler.model import jobs
+from vscheduler.model import jobs, run_times
 from vscheduler.model.claim_decisions import ClaimKind, ClaimWait
 from vscheduler.model.decisions import (
+    Bind,
     CycleResult,
     Fault,
     FreeByTier,
@@ -80,7 +81,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
     if session.devices.are_unread:
         session.wake(session.snapshot.now + SOON_SECONDS)
     return CycleResult(
-        binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
+        binds=_binds(session),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
         evicts=tuple(sorted(decided.evicts.values(), key=lambda evict: evict.task.key)),
         claims=claims.prepared,
@@ -224,6 +225,22 @@ def _is_terminating(state: JobState) -> bool:
     if not releasing or state.counts[TaskStatus.PENDING] or state.waiting_tasks:
         return False
     return state.scheduled_tasks + releasing >= state.job.min_member
+
+
+def _binds(session: Session) -> tuple[Bind, ...]:
+    """Return the binds, with the run time of pods that will be ended after it."""
+    found = sorted(session.decided.binds, key=lambda bind: bind.task.key)
+    if all(queue.run_time_cap is None for queue in session.queues.values()):
+        return tuple(found)
+    return tuple(_with_limit(session, bind) for bind in found)
+
+
+def _with_limit(session: Session, bind: Bind) -> Bind:
+    job = session.job_states[bind.task.job].job
+    queue = session.queues[job.queue]
+    if queue.run_time_cap is None:
+        return bind
+    return replace(bind, limit=run_times.of(job, bind.task, queue))
 
 
 def _groups(

@@ -220,6 +220,7 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
         annotations=usage_annotation.without_records(queue.metadata.annotations),
         labels=queue.metadata.labels,
         namespaces=_namespaces(queue.metadata.annotations.get(NAMESPACES)),
+        run_time_cap=run_times.parse(queue.metadata.annotations.get(run_times.CAP)),
         max_run_time=run_times.parse(queue.metadata.annotations.get(MAX_RUN_TIME)),
         min_run_time=_seconds_or_for_ever(queue.metadata.annotations, MIN_RUN_TIME),
         eviction_delay=_seconds_or_for_ever(queue.metadata.annotations, EVICTION_DELAY),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vscheduler.core.eviction import incomplete_gangs
 from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences
+from vscheduler.model import run_times
 from vscheduler.model.claim_decisions import ClaimKind, ClaimWait
 from vscheduler.model.decisions import (
     LEAVES_MAX,
@@ -101,7 +102,12 @@ def _flaw(pod: InvalidPod) -> str:
 
 def assigned(bind: Bind) -> str:
     """Return the event message of a bind, in kube-scheduler's words."""
-    return f"Successfully assigned {bind.task.key} to {bind.node}"
+    text = f"Successfully assigned {bind.task.key} to {bind.node}"
+    if bind.limit is None:
+        return text
+    return (
+        f"{text}; it will be ended if it runs for {phrases.duration(bind.limit)} ({run_times.CAP})"
+    )
 
 
 def evicted(evict: Evict, gang: Job) -> str:
@@ -131,6 +137,8 @@ def rejected_configuration(path: str, problems: Sequence[str]) -> str:
 def _rule(evict: Evict) -> str:
     if evict.lost is not None:
         return f"gang.recoveryTimeout, as {_ran_on(evict.lost)}"
+    if evict.limit is not None:
+        return f"{run_times.CAP}, as it ran for {phrases.duration(evict.limit)}"
     if evict.action == incomplete_gangs.RULE:
         return "gang.bindTimeout, as the rest of its gang could not be bound in time"
     return evict.action + (f" so that {evict.beneficiary} can start" if evict.beneficiary else "")

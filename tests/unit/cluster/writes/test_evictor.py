@@ -12,7 +12,7 @@ from vscheduler.cluster.writes import evictor as evicting
 from vscheduler.cluster.writes.evictor import EvictionResult, Evictor, Outcome, Plan
 from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.model.constraints import Operator, Requirement, Selector
-from vscheduler.model.decisions import CycleResult, Evict, Pipeline
+from vscheduler.model.decisions import OVERDUE, CycleResult, Evict, Pipeline
 from vscheduler.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
 from vscheduler.model.snapshot import Budget, Carried
 
@@ -40,11 +40,11 @@ def a_task(name: str, job: str = "ns/a", **fields: Any) -> Task:
 
 def an_evict(name: str, beneficiary: JobId | None = NEEDY, **fields: Any) -> Evict:
     """A decision to evict a pod."""
-    whole = bool(fields.pop("whole", False))
+    whole, action = bool(fields.pop("whole", False)), str(fields.pop("action", "reclaim"))
     return Evict(
         task=a_task(name, **fields),
         node="n1",
-        action="reclaim",
+        action=action,
         beneficiary=beneficiary,
         whole=whole,
     )
@@ -110,6 +110,9 @@ async def carry_out(
             if isinstance(pod, int):
                 return web.json_response({"message": "no"}, status=pod)
             return web.json_response(answers.an_object(request.path, **pod))
+        if request.method == "DELETE":
+            code = answer(request.path.split("/")[-1], "dryRun" in body)
+            return web.json_response({"message": "no"}, status=code)
         code = answer(request.path.split("/")[-2], "dryRun" in body["deleteOptions"])
         details: dict[str, Any] = {"retryAfterSeconds": 0.001}
         if code == 4290:
@@ -147,6 +150,23 @@ async def test_a_plan_is_rehearsed_whole_and_then_done(serve: Serve) -> None:
     (outcome,) = desk.outcomes
     assert outcome.obstacle is None
     assert [evict.task.name for evict in outcome.evicted] == ["a-0", "a-1"]
+
+
+async def test_a_pod_whose_time_is_up_is_deleted(serve: Serve) -> None:
+    """No budget is asked; its UID is a precondition, and the first of two requests a dry run."""
+    desk = await carry_out(serve, [an_evict("a-0", None, action=OVERDUE)], lambda *_: 200)
+    uid = {"preconditions": {"uid": "uid-a-0"}}
+    path = "/api/v1/namespaces/ns/pods/a-0"
+    assert desk.calls == [("DELETE", path, uid | {"dryRun": ["All"]}), ("DELETE", path, uid)]
+    assert (desk.verdicts(), desk.told) == ([Verdict.EVICTED], ["a-0"])
+
+
+async def test_a_newer_pod_is_not_deleted(serve: Serve) -> None:
+    """Nor one that is gone, and nothing is told of either."""
+    evicts, newer = [an_evict("a-0", None, action=OVERDUE)], {"metadata": {"uid": "other"}}
+    for code, pod in ((409, newer), (404, 404)):
+        desk = await carry_out(serve, evicts, lambda *_, code=code: code, pod=pod)
+        assert (desk.verdicts(), desk.told) == ([Verdict.GONE], [])
 
 
 @pytest.mark.parametrize(
