@@ -170,6 +170,59 @@ def test_every_pod_has_a_pod_group() -> None:
     assert soon(history) == []
 
 
+def lone(name: str, *, says: bool, minimum: str = "1", **spec: Any) -> Object:
+    """A pod of the Job, in Queue q by its annotation, that names no PodGroup."""
+    made = owned(name, minimum)
+    made["metadata"]["annotations"] = {alone.MINIMUM: minimum, alone.QUEUE: "q"}
+    made["spec"] |= spec
+    made["status"] |= told(name)["status"] if says else {}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("minimum", "says", "status", "rules"),
+    [
+        ("1", True, {"pending": 1, "running": 1}, []),
+        ("1", False, {"pending": 1, "running": 1}, ["pods know why they wait"]),
+        ("1", True, {"pending": 1}, ["statuses are true"]),
+        ("2", True, {}, ["every pod has a PodGroup"] * 2),
+    ],
+)
+def test_pods_alone_are_jobs_of_their_queue(
+    minimum: str, says: bool, status: dict[str, int], rules: list[str]
+) -> None:
+    """They need no PodGroup, count in the Queue's status, and say why they wait."""
+    settings = judges.Settings(alone=True)
+    history = started(1, 0, cpu="4")
+    history.drop("podgroups", "gang")
+    job(history, 2)
+    held = {"cpu": "1", "memory": "0"} if minimum == "1" else {}
+    made = queue(None, allocated=held, **status)
+    made["metadata"]["finalizers"] = ["vscheduler.io/in-use"]
+    history.put("queues", made)
+    runs = lone("p0", says=False, minimum=minimum, nodeName="n1")
+    history.put("pods", {**runs, "status": {"phase": "Running"}})
+    history.put("pods", lone("p1", says=says, minimum=minimum))
+    assert history.wrong(settings=settings) == rules
+
+
+def test_no_pod_of_a_gang_starts_alone() -> None:
+    """Unless others have just written the minimum to its owner."""
+    settings = judges.Settings(alone=True)
+    for wait, minimum, rules in (
+        (60, "2", ["no pod of a gang alone"]),
+        (60, "1", []),
+        (0, "2", []),
+    ):
+        history = started(1, 0, cpu="4")
+        job(history, 2)
+        history.put("pods", lone("p0", says=False, minimum=minimum))
+        history.later(wait)
+        history.leads("a")
+        history.bind("p0", "n1")
+        assert history.broken(settings) == rules
+
+
 def test_pods_know_why_they_wait() -> None:
     """Once their PodGroup is admitted."""
     history = started(1, 1, cpu="100m")
