@@ -174,7 +174,7 @@ def _ungrouped(pod: Object) -> str:
             "name vscheduler there"
         )
     return (
-        f"it has no PodGroup yet. Its spec.schedulerName is {scheduler}: does "
+        f"no scheduler has said anything of it. Its spec.schedulerName is {scheduler}: does "
         f"`vscheduler run --scheduler-name {scheduler}` run, with controllers?"
     )
 
