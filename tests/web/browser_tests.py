@@ -364,6 +364,17 @@ def test_a_page_that_is_left_gives_its_connection_back(person: Person, url: str)
     person.until(lambda: person.one("#connection").text == "Live")
 
 
+def test_another_address_while_a_view_loads_is_shown_next(person: Person, url: str) -> None:
+    """A second click before the first answer is there leaves nothing half shown."""
+    person.open(url)
+    person.sign_in(stage.ADMIN)
+    script = "location.hash = '#/jobs'; setTimeout(() => { location.hash = '#/queues'; }, 0)"
+    person.driver.execute_script(script)
+    person.until(lambda: person.many(".view-queues tbody tr"))
+    person.go("jobs")
+    person.until(lambda: person.many(".view-jobs tbody tr"))
+
+
 def test_it_says_that_the_connection_is_lost_and_comes_back(person: Person, made: Stage) -> None:
     """With the time of what is shown; after a restart, sessions are gone."""
     with stage.served(made) as url:

@@ -102,5 +102,6 @@ function names(series, resource, href) {
       element("strong", {}, quantity(resource, mean)),
     );
   });
-  return element("ul", { class: "legend", "aria-label": `Mean use of ${called(resource)}` }, items);
+  const said = element("li", { class: "hint" }, `${called(resource)} on average:`);
+  return element("ul", { class: "legend", "aria-label": `Mean use of ${called(resource)}` }, said, items);
 }

@@ -64,7 +64,7 @@ function enter() {
   if (shown?.key === key) return;
   const root = element("div", { class: `view view-${view}` });
   byId("view").replaceChildren(root);
-  if (made && !made.heads) root.append(element("h1", { class: "hidden" }, made.title(names)));
+  if (!made?.heads) root.append(element("h1", { class: "hidden" }, made ? made.title(names) : "No such view"));
   shown = { key, view: made, root };
   for (const link of byId("views").querySelectorAll("a")) {
     const mine = link.getAttribute("href").slice(2) || "overview";
@@ -87,19 +87,24 @@ async function load() {
     enter();
     const about = await summary();
     versions = { ...versions, ...about.versions }; // the view is at least as new
-    const { root, view } = shown;
-    const { names, query } = route.current();
-    const found = view ? await view.load({ names, query }) : null;
-    if (view && shown?.root === root) view.show(root, found, { about, names, query, reload: load });
+    if (shown) await fillView(about); // otherwise the address has changed, and is loaded next
     if (byId("sign-in").hidden) show("page");
   } catch (error) {
     failed(error);
+  } finally {
+    busy = false;
+    if (again) {
+      again = false;
+      load();
+    }
   }
-  busy = false;
-  if (again) {
-    again = false;
-    load();
-  }
+}
+
+async function fillView(about) {
+  const { root, view } = shown;
+  const { names, query } = route.current();
+  const found = view ? await view.load({ names, query }) : null;
+  if (view && shown?.root === root) view.show(root, found, { about, names, query, reload: load });
 }
 
 function take(fresh) {
