@@ -83,8 +83,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory, plane: ControlPlane) -> Path:
     return folder
 
 
-def typed(text: str, desk: Path, **more: str) -> str:
-    """What a shell prints that is given this; it must end well."""
+def typed(text: str, desk: Path, *, commands: int = 1, **more: str) -> str:
+    """What a shell prints that is given so many commands; they must end well."""
     environment = {
         **os.environ,
         "PATH": f"{desk / 'programs'}{os.pathsep}{os.environ['PATH']}",
@@ -97,7 +97,7 @@ def typed(text: str, desk: Path, **more: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=COMMAND_SECONDS,
+        timeout=COMMAND_SECONDS * commands,
         check=False,
     )
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
@@ -125,7 +125,7 @@ def test_the_quick_start_leads_to_gangs_that_run(desk: Path, tmp_path: Path) -> 
     assert len(lines) == len(FOLLOWED) - len(READY)
     text = "\n".join(lines).replace("/tmp/sandbox", str(tmp_path / "sandbox"))  # noqa: S108 - theirs
     try:
-        shown = typed(text, desk, POD_NAMESPACE="")
+        shown = typed(text, desk, commands=len(lines), POD_NAMESPACE="")
     finally:
         control_plane.stop(tmp_path / "sandbox")
     assert "podgroup.scheduling.volcano.sh/wide condition met" in shown
