@@ -10,6 +10,7 @@ Volcano tells no reason of its own, it says NotEnoughResources.
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -228,7 +229,8 @@ def of_parts(
             tasks, key = pods[name], jobs.native_id(job.namespace, name)
             placed = sum(task.status in jobs.READY or task.uid in starting for task in tasks)
             has_minimum = placed >= policy.size_of((name,))
-            phase = _phase_of_part(status.phase, phase_of(key), tasks, has_minimum=has_minimum)
+            before = partial(phase_of, key)
+            phase = _phase_of_part(status.phase, tasks, before, has_minimum=has_minimum)
             waits = not has_minimum and phase is not Phase.COMPLETED
             yield GroupStatus(
                 job=key,
@@ -244,14 +246,19 @@ def of_parts(
 
 
 def _phase_of_part(
-    tree: Phase, before: Phase, tasks: Sequence[Task], *, has_minimum: bool
+    tree: Phase, tasks: Sequence[Task], before: Callable[[], Phase], *, has_minimum: bool
 ) -> Phase:
     """Return the phase of a PodGroup below a CompositePodGroup, in the sense of PodGroups that are
     jobs by themselves. One without running pods is Inqueue while others of the tree run: it needs
     no admission.
     """
-    ended = all(task.status in jobs.FINISHED for task in tasks)
-    if tree is Phase.COMPLETED or (ended and (tasks or before is Phase.COMPLETED)):
+    if tree is Phase.COMPLETED:
+        return tree
+    if not tasks:
+        is_over = before() is Phase.COMPLETED
+    else:
+        is_over = all(task.status in jobs.FINISHED for task in tasks)
+    if is_over:
         return Phase.COMPLETED
     if has_minimum:
         return Phase.RUNNING
