@@ -140,10 +140,12 @@ class StatusWriter:
     def _offer_part(self, status: GroupStatus, transition: str) -> None:
         """Offer the status of a PodGroup below a CompositePodGroup."""
         known = self._groups.stored_group(status.job)
-        if known is None or self._offered.get(status.job) == (status, known.state):
+        if known is None:
+            return
+        status = replace(status, uid=known.uid)
+        if self._offered.get(status.job) == (status, known.state):
             return
         self._offered[status.job] = (status, known.state)
-        status = replace(status, uid=known.uid)
         self._group_writes.offer(status.job, partial(self._write_group, status, transition, 0))
 
     def _phase_of(self, job: JobId) -> Phase:
@@ -282,6 +284,7 @@ class StatusWriter:
         """Bring a PodGroup's status up to date, starting from its newest version."""
         known = self._groups.stored_group(status.job)
         if known is None or known.uid != status.uid:
+            self._offered.pop(status.job, None)  # its API may be away for a moment only
             return
         self._check_permit()
         stored = known.state

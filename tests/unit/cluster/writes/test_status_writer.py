@@ -425,6 +425,28 @@ async def test_a_tree_and_its_groups_are_told(serve: Serve, *, starts: bool) -> 
         assert len([path for _, path, _ in made.calls if path == NATIVE_PATH]) == 1
 
 
+@pytest.mark.parametrize("away", [True, False])
+async def test_a_group_of_a_tree_that_comes_again_is_told(serve: Serve, *, away: bool) -> None:
+    """Another one of the same name, or the same one whose API was away when it was to be told."""
+    task = replace(a_task("a-0"), job=TREE, labels={jobs.POD_GROUP_LABEL: "a"})
+    tree = replace(STORED, id=TREE, name="tree", sub_groups=(PART,), tasks=(task,))
+    said = replace(RUNS, job=TREE)
+    async with desk(serve) as made:
+        group = made.group
+        assert group is not None
+        made.report(said, job=tree, binds=(Bind(task=task, node="n1"),))
+        if away:
+            made.group = None
+        await made.settle()
+        told = [path for _, path, _ in made.calls if path == NATIVE_PATH]
+        assert len(told) == (0 if away else 1)
+        made.group = group if away else replace(group, uid="another")
+        made.report(said, job=tree, binds=(Bind(task=task, node="n1"),))
+        await made.settle()
+        found = [body["metadata"]["uid"] for _, path, body in made.calls if path == NATIVE_PATH]
+        assert found[len(told) :] == [group.uid if away else "another"]
+
+
 @pytest.mark.parametrize("whole", [True, False])
 async def test_a_group_that_is_evicted_whole_is_told_so(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, *, whole: bool
