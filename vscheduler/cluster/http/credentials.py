@@ -263,6 +263,11 @@ def _why(access: Access, first: Iterable[Path], error: Exception) -> str:
     """Return why there are no credentials, with the file and the cause."""
     where = access.kubeconfig or "neither flags, nor a pod's own, nor ~/.kube/config"
     why = str(error).partition("{")[0]  # the library prints whole objects, secrets included
+    if not access.kubeconfig and _from_kubeconfig(access) and not any(map(Path.exists, first)):
+        return (
+            f"no credentials: there is no kubeconfig at {_listed(first)}, and this is no pod; "
+            "name a file with --kubeconfig"
+        )
     if access.kubeconfig and not any(each.exists() for each in first):
         why = "there is no such file"
     elif access.kubeconfig and any(map(_is_empty, first)):

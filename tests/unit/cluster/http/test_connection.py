@@ -292,6 +292,20 @@ async def test_a_kubeconfig_gives_address_and_token(tmp_path: Path) -> None:
         await link.close()
 
 
+async def test_without_any_kubeconfig_a_flag_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of a pod: the library would speak of a file that is invalid."""
+    monkeypatch.setattr(credentials, "FIRST_SECONDS", 0.1)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    path = tmp_path / "config"
+    default = f"{credentials.__name__}.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
+    monkeypatch.setattr(default, str(path))
+    message = f"there is no kubeconfig at {path}, and this is no pod; name a file with --kubeconfig"
+    with pytest.raises(CredentialsError, match=message):
+        await Connection.open(Access())
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
