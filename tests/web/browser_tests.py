@@ -315,7 +315,7 @@ def test_the_history_has_use_waits_and_jobs_of_the_past(
         person.sign_in(stage.ADMIN)
         person.go("history?since=7d")
         person.until(lambda: person.many(".report tbody tr"))
-        assert "speech" in person.one(".usage .legend").text
+        person.until(lambda: "speech" in person.one(".usage .legend").text)
         assert person.many(".usage path")
         assert (person.overflow(), person.violations()) == (0, [])
         person.one("input[value=user]").send_keys(" ")
@@ -347,6 +347,15 @@ def test_it_follows_the_cluster_and_leaves_the_focus_alone(
     person.until(lambda: "job/brand-new" in person.one(".jobs").text)
     assert person.driver.execute_script("return window.here")
     assert person.focused == focused != ""
+    person.go("")
+    person.until(lambda: person.many(".fairness .lines a"))
+    person.driver.execute_script("document.querySelector('.fairness .lines a').focus()")
+    focused = person.focused
+    before = person.one(".fairness svg.chart").id
+    made.past.cycle(made.taken, made.result)
+    made.show([*clusters.three_queues(now), *clusters.job("speech", "another", 64, created=now)])
+    person.until(lambda: person.one(".fairness svg.chart").id != before)
+    assert person.focused == focused != "", "the chart is drawn anew"
 
 
 def test_a_page_that_is_left_gives_its_connection_back(person: Person, url: str) -> None:

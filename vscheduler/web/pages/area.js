@@ -1,6 +1,6 @@
 // A chart of what was used over time: one area above the other, each the mean of a step.
 
-import { element, empty, link, shape } from "./dom.js";
+import { element, empty, fillWith, link, shape } from "./dom.js";
 import { called, quantity } from "./format.js";
 import { kindOf } from "./colors.js";
 
@@ -27,7 +27,8 @@ function draw(body, { usage, resource, total, href }) {
     .filter((each) => each.values.some((value) => value > 0))
     .sort((one, other) => Number(one.name === "") - Number(other.name === "") || sum(other.values) - sum(one.values));
   if (!series.length) {
-    body.replaceChildren(empty(`No ${called(resource)} were used in this time.`));
+    const none = `No ${called(resource)} were used in this time.`;
+    fillWith(body, none, () => [empty(none)]);
     return;
   }
   const width = Math.max(260, body.clientWidth - 32);
@@ -43,7 +44,8 @@ function draw(body, { usage, resource, total, href }) {
     chart.append(shape("path", { class: each.name ? kindOf(each.name) : "hue-0", d: outline(below, above, times, until, x, y) }));
     below = above;
   }
-  body.replaceChildren(element("div", { class: "plot" }, chart), names(series, resource, href));
+  const state = [times, until, series, resource, total, width];
+  fillWith(body, state, () => [element("div", { class: "plot" }, chart), names(series, resource, href)]);
 }
 
 const sum = (values) => values.reduce((one, other) => one + other, 0);

@@ -1,6 +1,6 @@
 // A chart of lines over time: shares of queues, of which 1 is what a queue deserves.
 
-import { element, empty, link, shape } from "./dom.js";
+import { element, empty, fillWith, link, shape } from "./dom.js";
 import { kindOf, meet, slotOf } from "./colors.js";
 import { toQueue } from "./route.js";
 import { unless } from "./format.js";
@@ -31,7 +31,7 @@ export function show(body, found, now, nothing = "") {
 function draw(body, found, now, nothing) {
   const width = Math.max(240, body.clientWidth - 32);
   if (!found.queues.length) {
-    body.replaceChildren(empty(nothing));
+    fillWith(body, nothing, () => [empty(nothing)]);
     return;
   }
   meet(found.queues.map((queue) => queue.name));
@@ -49,7 +49,7 @@ function draw(body, found, now, nothing) {
       chart.append(shape("polyline", { class: `line ${kindOf(queue.name)} dash-${slotOf(queue.name) || at + 1}`, points: text.join(" ") }));
     }
   });
-  body.replaceChildren(element("div", { class: "plot" }, chart), lines(found));
+  fillWith(body, [found, now, width], () => [element("div", { class: "plot" }, chart), lines(found)]);
 }
 
 function axes(chart, { width, most, x, y, now, span, cut }) {

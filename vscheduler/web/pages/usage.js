@@ -74,7 +74,7 @@ export function show(root, found, { about, query, reload }) {
   for (const part of [parts.report, parts.jobs]) part.whole.hidden = Boolean(problem);
   if (problem) {
     parts.usage.body.lastArea = null;
-    parts.usage.body.replaceChildren(empty(problem));
+    fillWith(parts.usage.body, problem, () => [empty(problem)]);
     chart.show(parts.fairness.body, found.fairness, now(), chart.none(about));
     return;
   }
