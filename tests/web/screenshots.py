@@ -66,7 +66,7 @@ PICTURES: tuple[Picture, ...] = (
     ("racks", "history", stage.ADMIN, "no-history"),
     ("kept", "history?since=7d", stage.ADMIN, "history"),
     ("kept", QUEUE, stage.ADMIN, "queue"),
-    ("kept", "job/vision/run-10", stage.ADMIN, "past-job"),
+    ("kept", "job/vision/run-13", stage.ADMIN, "past-job"),
     ("devices", "nodes?node=gpu-3", stage.ADMIN, "nodes"),
     *(("large", view, stage.ADMIN, view or "overview") for view in ("", "jobs", "queues", "nodes")),
 )
