@@ -15,7 +15,7 @@ import structlog
 from sandbox import control_plane, progress_report
 from sandbox.control_plane import ControlPlane
 from sandbox.progress_report import PlainLines
-from tests import days, lanes
+from tests import lanes
 from tests.integration import permissions
 from tests.properties import clusters
 from tests.virtual_time import running_on
@@ -66,8 +66,6 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--at-length"):
         clusters.EXAMPLES_SHARE = 1.0
-        days.at_length = True
-    days.today()  # the processes that share the tests are told
     os.environ.setdefault("GOMAXPROCS", "1")  # a control plane then needs a tenth less CPU
     config.addinivalue_line(
         "markers", "contains_failures: unexpected failures are what the test is about"
@@ -75,11 +73,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "at_length: takes long; `make test-faults` or `make test-worlds` runs it"
     )
-
-
-def pytest_report_header() -> str:
-    """How to repeat what a day tries."""
-    return f"seeds of the day: {days.VARIABLE}={days.today()}"
 
 
 @pytest.hookimpl(trylast=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from tests import days, running
+from tests import running
 from tests.properties import shortages
 from tests.properties.shortages import Case, Oracle
 from vscheduler.core.shares import constrained_max_min
@@ -196,7 +196,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("tiers", TREES.values(), ids=TREES)
-@pytest.mark.parametrize("seed", days.share(range(12)))
+@pytest.mark.parametrize("seed", range(12))
 def test_everyone_who_asks_starts_something(tiers: str, seed: int) -> None:
     """Beside any promised, of idle queues and of busy ones, that are above the cluster."""
     chance = random.Random(seed)

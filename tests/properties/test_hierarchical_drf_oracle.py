@@ -3,11 +3,11 @@ from collections import Counter
 
 import pytest
 
-from tests import days, running
+from tests import running
 from tests.properties import hierarchical_drf_by_hand
 from vscheduler.testing import pictures
 
-SEEDS = days.share(range(60))
+SEEDS = range(60)
 TREE = {"actions": "allocate", "tiers": running.tiers("drf:enableHierarchy=true | predicates")}
 
 

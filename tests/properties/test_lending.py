@@ -11,7 +11,7 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from tests import days, running
+from tests import running
 from tests.properties.lives import Life
 from vscheduler.testing import pictures
 
@@ -232,7 +232,7 @@ def check(seed: int) -> bool:
     return any(moment.held[queue] > shares[queue] for queue in world.tenants)
 
 
-@pytest.mark.parametrize("seed", days.share(range(12)))
+@pytest.mark.parametrize("seed", range(12))
 def test_nothing_idles_and_nobody_keeps_what_is_owed(seed: int) -> None:
     """Few worlds, each for sixty cycles."""
     check(seed)

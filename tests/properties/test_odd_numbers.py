@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests import days, running
+from tests import running
 from tests.properties import odd_worlds
 from vscheduler.core import cycle
 from vscheduler.mirror.decode import events
@@ -294,7 +294,7 @@ def of_others(result: CycleResult) -> tuple[object, ...]:
 
 
 SAMPLE = 16
-"""So many values, or up to twice as many, are tried in each place; half of them on each day."""
+"""So many values, or up to twice as many, are tried in each place."""
 
 
 @functools.cache
@@ -322,7 +322,7 @@ PLACES = [
 def test_no_number_breaks_anything(kind: str, path: str, values: tuple[Any, ...]) -> None:
     """No plugin fails, no figure is no number, and all others start as they do without it."""
     step = max(1, len(values) // SAMPLE)
-    for number, value in days.share(list(enumerate(values))[::step]):
+    for number, value in list(enumerate(values))[::step]:
         way = odd_worlds.WAYS[number % 2] if kind == "Pod" else "waits"
         documents = odd_worlds.world(kind, path, value, way)
         name = list(TREES)[number // step % len(TREES)]

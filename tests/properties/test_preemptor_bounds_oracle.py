@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests import days, running
+from tests import running
 from tests.properties import test_cheapest_nodes_oracle
 from tests.running import Tree
 from vscheduler.core.eviction import victim_columns
@@ -51,7 +51,7 @@ def test_no_search_finds_victims_that_bounds_exclude(tree: Tree) -> None:
     """Whatever is excluded would have been searched for in vain."""
     with pytest.MonkeyPatch.context() as patch:
         checked = Checked(patch)
-        for seed in days.share(range(10)):
+        for seed in range(10):
             test_cheapest_nodes_oracle.live(seed, tree)
     assert checked.excluded
     assert checked.left

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests import days
 from tests.scenarios.alone import (
     QUEUE,
     a_group,
@@ -117,7 +116,7 @@ class World:
         return fresh
 
 
-@pytest.mark.parametrize("seed", days.share(range(60)))
+@pytest.mark.parametrize("seed", range(60))
 def test_kinds_that_were_served_leave_no_trace(seed: int) -> None:
     """Nor do those that weren't."""
     world = World(random.Random(seed))

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import days
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import changes, generator, judging
 from tests.properties.worlds.census import Census
 from tests.properties.worlds.moments import Moment
 from tests.properties.worlds.world import World
 
-SEEDS = days.share(range(12))
+SEEDS = range(12)
 GROWING = 8
 """Cycles in which jobs come and start."""
 LOSSES = 6

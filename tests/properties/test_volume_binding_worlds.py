@@ -9,12 +9,12 @@ from collections import Counter
 
 import pytest
 
-from tests import days, volume_labs
+from tests import volume_labs
 from tests.volume_labs import Document, Lab
 from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 
-SEEDS = days.share(range(24))
+SEEDS = range(24)
 UNKIND_CYCLES = 40
 KIND_CYCLES = 40
 NODES = ("n1", "n2", "n3")

@@ -1,12 +1,11 @@
 """SIGKILL at each write with which a gang with claims starts: its successor ends the work."""
 
+import datetime as dt
 import subprocess
 import sys
 from collections.abc import Sequence
 
 import pytest
-
-from tests import days
 
 STEP = 4
 LONG = ("--long", "--size=4"), ("--long", "--size=3", "--volumes")
@@ -22,7 +21,7 @@ def killed(*arguments: str) -> list[str]:
 
 def test_a_killed_daemon_has_a_successor_at_some_of_the_writes() -> None:
     """Others each day, and on every other day with volumes: a quarter of twelve or more."""
-    today = days.today().toordinal()
+    today = dt.datetime.now(dt.UTC).date().toordinal()
     volumes = ["--volumes"] if today % 2 else []
     lines = killed(f"--first={today // 2 % STEP + 1}", f"--step={STEP}", *volumes)
     assert len(lines) >= 12 // STEP

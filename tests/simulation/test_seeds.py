@@ -1,12 +1,12 @@
 """Runs of the whole daemon with faults: some seeds are fixed, and one changes from day to day."""
 
+import datetime as dt
 import subprocess
 import sys
 from collections.abc import Sequence
 
 import pytest
 
-from tests import days
 from tests.simulation import faults
 
 LATE_WRITES = ("n6", "--usual", "--fault=partition", "--often=12", "--jobs=8")
@@ -48,7 +48,7 @@ def test_a_fixed_seed_finds_nothing() -> None:
 
 def test_the_seed_of_the_day_finds_nothing() -> None:
     """The message of a failure names the seed. Two of three days have volumes or devices."""
-    today = days.today()
+    today = dt.datetime.now(dt.UTC).date()
     passes([today.isoformat(), *USES[today.toordinal() % len(USES)], *SMALL, *SHORT])
 
 
@@ -70,7 +70,7 @@ def test_another_fixed_seed_finds_nothing(words: Sequence[str]) -> None:
 @pytest.mark.parametrize("number", range(4))
 def test_a_quarter_of_an_hour_finds_nothing(number: int) -> None:
     """An hour in all, with other seeds on each day; half of it with volumes, half with devices."""
-    day = days.today().isoformat()
+    day = dt.datetime.now(dt.UTC).date().isoformat()
     more = [*(["--volumes"] if number % 2 else []), *(["--devices"] if number > 1 else [])]
     passes([f"{day}/{number}", "--hours=0.25", *more])
 

@@ -3,7 +3,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests import days
 from tests.unit.simulator.replay import by_hand
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy as policies
@@ -119,7 +118,7 @@ def test_an_evicted_job_starts_anew_or_goes_on(resume: bool, end: float) -> None
     assert found.evicted_pods == 1
 
 
-@pytest.mark.parametrize("seed", days.share(range(8)))
+@pytest.mark.parametrize("seed", range(8))
 def test_first_come_first_served_is_as_by_hand(seed: int) -> None:
     """Every job of a random trace starts when a loop of ten lines says."""
     chance = random.Random(seed)
