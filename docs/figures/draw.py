@@ -245,7 +245,47 @@ def throughput() -> Figure:
     return figure
 
 
+RUNS = {
+    "backfill: none": (
+        *(("a", 0, 2, 0, 20), ("b", 2, 1, 0, 30), ("c", 3, 1, 4, 14), ("d", 3, 1, 14, 49)),
+        *(("e", 0, 1, 20, 35), ("f", 1, 1, 20, 45), ("h", 2, 1, 32, 52), ("g", 0, 2, 45, 85)),
+        ("large", 0, 4, 85, 105),
+    ),
+    "backfill: easy": (
+        *(("a", 0, 2, 0, 20), ("b", 2, 1, 0, 30), ("c", 3, 1, 4, 14), ("e", 3, 1, 14, 29)),
+        *(("large", 0, 4, 30, 50), ("d", 0, 1, 50, 85), ("f", 1, 1, 50, 75)),
+        *(("g", 2, 2, 50, 90), ("h", 1, 1, 75, 95)),
+    ),
+}
+"""When nine jobs run on four nodes, as `vscheduler replay` says: the job, its first node and how
+many it has, and from which minute to which. The large one is submitted at 2.
+"""
+
+
+def backfill() -> Figure:
+    """Show when jobs run on nodes, without backfill and with it."""
+    figure = Figure("A large job without backfill, and with it", 760, 340)
+    for number, (name, runs) in enumerate(RUNS.items()):
+        top = 40 + 160 * number
+        figure.text(20, top - 12, name, anchor="start", weight="bold")
+        for node in range(4):
+            figure.text(72, top + 26 * node + 18, f"node {node + 1}", anchor="end", fill=FAINT)
+        for job, first, nodes, start, end in runs:
+            fill = "#3b7a57" if job == "large" else EDGE
+            x, y = 80 + 6 * start, top + 26 * first
+            figure.parts.append(
+                f'<rect x="{x}" y="{y}" width="{6 * (end - start)}" height="{26 * nodes}"'
+                f' fill="{fill}" stroke="{FAINT}"/>'
+            )
+            ink = "#ffffff" if job == "large" else INK
+            figure.text(x + 3 * (end - start), y + 13 * nodes + 5, job, fill=ink)
+        for minute in range(0, 120, 30):
+            figure.text(80 + 6 * minute, top + 120, f"{minute} min", fill=FAINT)
+    return figure
+
+
 FIGURES = {
+    "backfill.svg": backfill,
     "how-it-works.svg": how_it_works,
     "network.svg": network,
     "one-cycle.svg": one_cycle,
