@@ -33,9 +33,12 @@ class Availability:
     def __init__(self, session: Session, ends: ExpectedEnds, reserved: Iterable[Held]) -> None:
         self._session, self._ends = session, ends
         every, nodes = list(reserved), session.layout.size
-        most = min(max(CELLS_MAX // max(1, nodes), INSTANTS_MIN), INSTANTS_MAX)
-        self.instants = _chosen(session.snapshot.now, every, ends.instants(), most)
+        self._most = most = min(max(CELLS_MAX // max(1, nodes), INSTANTS_MIN), INSTANTS_MAX)
+        now, untils = session.snapshot.now, [held.reservation.until for held in every]
+        self.instants = _chosen(now, every, ends.instants(), most)
         """When anything is released, or taken, in ascending order from now on, (T,)."""
+        self.releases = np.isin(self.instants, np.concatenate([[now], untils, ends.instants()]))
+        """At which of them anything is released; those, and now, are starts, (T,)."""
         self._base = session.free
         self._binds, self._evicts = ends.decided
         columns = ends.columns()
@@ -72,6 +75,9 @@ class Availability:
 
     def take(self, held: Held) -> None:
         """Count what is reserved as used."""
+        self._include(held.reservation.start)
+        at = self._include(held.reservation.until)
+        self.releases[at : at + 1] = True
         self._move(held, -1)
 
     def give_back(self, held: Held) -> None:
@@ -91,6 +97,20 @@ class Availability:
             found.follow(self._changes[found.seen :])
         found.seen = len(self._changes)
         return found
+
+    def _include(self, instant: float) -> int:
+        """Add an instant to the table, if it has few; return the place of the first one from it."""
+        at = int(np.searchsorted(self.instants, instant))
+        if instant in self.instants[at : at + 1] or len(self.instants) >= self._most:
+            return at
+        if np.isfinite(instant) and at:
+            self.instants = np.insert(self.instants, at, instant)
+            self.releases = np.insert(self.releases, at, False)
+            self._free = np.insert(self._free, at, self._free[:, at - 1], axis=1)
+            self._session.spend("reservations", self._free.size // CELLS_PER_MICROSECOND)
+            self._changes.clear()
+            self._copies.clear()
+        return at
 
     def _released(self, times: Times, rows: Rows, amounts: Vector, nodes: int) -> Vector:
         """Return what pods that end at these times release of rows (n,) by each instant."""

@@ -315,7 +315,8 @@ class Reservations:
         copies = table.copies(minimum.request, usable)
         numbers = copies.candidates(minimum.needed, minimum.limit)
         instants = table.instants[numbers]
-        numbers = numbers[(instants >= begin) & (instants < min(before, inf))]
+        in_time = (instants >= begin) & (instants < min(before, inf))
+        numbers = numbers[in_time & table.releases[numbers]]
         if not minimum.alike:
             return self._placed(state, table.instants[availability.some(numbers, PROOFS_MAX)])
         while (found := copies.first(numbers, minimum.needed, minimum.limit)) is not None:
