@@ -4,10 +4,14 @@ All evictions for one job form a plan: dry run first, then the real run. The Evi
 PodDisruptionBudgets and admission. When the API server would refuse any part of a plan, nothing of
 the plan is done, so no pod is lost for a job that cannot start. Each eviction carries the pod's
 UID, so that a newer pod of the same name is not evicted instead.
+
+Pods go one by one until one is refused. In long plans, several that no budget protects go at the
+same time: one by one, 2,000 pods take longer than evictions may go unconfirmed.
 """
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 
@@ -31,6 +35,11 @@ from vscheduler.mirror.paths import Path
 from vscheduler.model.decisions import OVERDUE, CycleResult, Evict, Pipeline
 from vscheduler.model.jobs import JobId
 from vscheduler.model.snapshot import Budget
+
+AT_ONCE_MAX = 16
+"""Evictions under way at the same time, of one plan."""
+AT_ONCE_PART = 8
+"""And at most one in so many of the plan: in a short one, a refusal comes before most are sent."""
 
 
 class EvictionResult(StrEnum):
@@ -64,6 +73,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     evicts: tuple[Evict, ...]
     """In sending order. All have the same action and beneficiary."""
+    covered: int = 0
+    """How many of them, the first ones, are of pods under a budget."""
     nominations: tuple[Pipeline, ...] = ()
     """The waiting pods that need the freed resources."""
 
@@ -125,13 +136,25 @@ def plans(result: CycleResult, budgets: Sequence[Budget]) -> list[Plan]:
     parts: defaultdict[Hashable, list[Evict]] = defaultdict(list)
     for evict in result.evicts:
         parts[_plan_of(evict)].append(evict)
-    return [
-        Plan(
-            evicts=tuple(sorted(evicts, key=lambda evict: not _is_covered(evict, budgets))),
+    found = []
+    for evicts in parts.values():
+        protected = {evict.task.uid for evict in evicts if _is_covered(evict, budgets)}
+        plan = Plan(
+            evicts=tuple(sorted(evicts, key=lambda evict: evict.task.uid not in protected)),
+            covered=len(protected),
             nominations=tuple(nominations.get(evicts[0].beneficiary or JobId(""), ())),
         )
-        for evicts in parts.values()
-    ]
+        found.append(plan)
+    return found
+
+
+def _batches(plan: Plan) -> Iterator[tuple[Evict, ...]]:
+    """Yield evictions that are sent at the same time: one of a pod under a budget, or several."""
+    for evict in plan.evicts[: plan.covered]:
+        yield (evict,)
+    size = max(1, min(AT_ONCE_MAX, len(plan.evicts) // AT_ONCE_PART))
+    for first in range(plan.covered, len(plan.evicts), size):
+        yield plan.evicts[first : first + size]
 
 
 def _plan_of(evict: Evict) -> Hashable:
@@ -167,33 +190,38 @@ class Evictor:
         self._queue.put(WritePriority.EVICTION, partial(self._carry_out, plan, on_evicted, report))
 
     async def _carry_out(self, plan: Plan, on_evicted: OnEvicted, report: Report) -> None:
-        steps = await self._evict_in_turn(plan, None)
+        steps = await self._evict_all(plan, None)
         if all(step.verdict in FREED for step in steps):
-            steps = await self._evict_in_turn(plan, on_evicted)
+            steps = await self._evict_all(plan, on_evicted)
         else:
             steps = [_unsent(step) for step in steps]
         report(Outcome(plan=plan, steps=tuple(steps)))
 
-    async def _evict_in_turn(self, plan: Plan, on_evicted: OnEvicted | None) -> list[Step]:
-        """Evict pod by pod until an eviction is refused.
+    async def _evict_all(self, plan: Plan, on_evicted: OnEvicted | None) -> list[Step]:
+        """Evict until an eviction is refused.
 
         Without `on_evicted`, all evictions are dry runs.
         """
         steps: list[Step] = []
-        for evict in plan.evicts:
-            if steps and steps[-1].verdict not in FREED:
-                steps.append(Step(evict=evict, verdict=EvictionResult.SPARED))
+        for evicts in _batches(plan):
+            if any(step.verdict not in FREED for step in steps):
+                spared = EvictionResult.SPARED
+                steps += [Step(evict=evict, verdict=spared) for evict in evicts]
                 continue
-            step = Step(
-                evict=evict, verdict=EvictionResult.UNKNOWN, message="the scheduler failed at it"
-            )
-            with self._queue.failures.contained("eviction", evict.task.key):
-                step = await self._evict(evict, rehearsal=on_evicted is None)
-            steps.append(step)
-            self._queue.went_on()
-            if on_evicted is not None and steps[-1].verdict is EvictionResult.EVICTED:
-                on_evicted(evict)
+            steps += await asyncio.gather(*(self._step(evict, on_evicted) for evict in evicts))
         return steps
+
+    async def _step(self, evict: Evict, on_evicted: OnEvicted | None) -> Step:
+        """Evict one pod, and tell of it."""
+        step = Step(
+            evict=evict, verdict=EvictionResult.UNKNOWN, message="the scheduler failed at it"
+        )
+        with self._queue.failures.contained("eviction", evict.task.key):
+            step = await self._evict(evict, rehearsal=on_evicted is None)
+        self._queue.went_on()
+        if on_evicted is not None and step.verdict is EvictionResult.EVICTED:
+            on_evicted(evict)
+        return step
 
     async def _evict(self, evict: Evict, *, rehearsal: bool) -> Step:
         try:

@@ -96,6 +96,7 @@ async def carry_out(
     *,
     pod: dict[str, Any] | int = 404,
     may_commit: Callable[[], bool] = lambda: True,
+    covered: int = 0,
 ) -> Desk:
     """Carry one plan out on a server; `pod` is what a read of a pod gives."""
     desk = Desk()
@@ -121,7 +122,7 @@ async def carry_out(
 
     evictor = Evictor(await serve(handle), queue, may_commit)
     task = asyncio.create_task(queue.run())
-    plan = Plan(evicts=tuple(evicts))
+    plan = Plan(evicts=tuple(evicts), covered=covered)
     evictor.carry_out(plan, lambda evict: desk.told.append(evict.task.name), desk.outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
@@ -252,6 +253,23 @@ async def test_a_long_plan_is_seen_to_go_on(serve: Serve) -> None:
     """It is one call, and takes as long as its evictions: each is a step."""
     desk = await carry_out(serve, [an_evict("a-0"), an_evict("a-1")])
     assert desk.steps == [0, 1, 2, 3]
+
+
+async def test_pods_of_a_long_plan_go_several_at_a_time(serve: Serve) -> None:
+    """A refusal ends it with those that were under way; pods under a budget go one by one."""
+    evicts = [an_evict(f"a-{number:02}") for number in range(32)]
+
+    def refused(name: str, rehearsal: bool) -> int:
+        return 403 if name == "a-04" and not rehearsal else 201
+
+    for covered in (0, 6):
+        desk = await carry_out(serve, evicts, refused, covered=covered)
+        real = [name for name, rehearsal in desk.sent() if not rehearsal]
+        assert sorted(real) == [f"a-{number:02}" for number in range(5 if covered else 8)]
+        assert desk.verdicts()[4] is Verdict.REFUSED
+        assert desk.verdicts()[len(real) :] == [Verdict.SPARED] * (32 - len(real))
+        assert sorted(desk.told) == [name for name in sorted(real) if name != "a-04"]
+        assert desk.outcomes[0].obstacle is not None
 
 
 async def test_nothing_is_sent_without_leave(serve: Serve) -> None:
