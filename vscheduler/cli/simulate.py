@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from vscheduler.core.config.policy import Policy
     from vscheduler.simulator.manifests import Manifest, Problem
-    from vscheduler.simulator.run import Given, Outcome
+    from vscheduler.simulator.run import Given
 
 CYCLES_MAX = 10_000
 
@@ -122,7 +122,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
         _why(taken, loaded.policy, why, output)
         return
     outcome = run.simulate(documents, loaded.policy, options)
-    screen.say(*loaded.warnings, *outcome.notes, *_faults(outcome), err=True)
+    screen.say(*loaded.warnings, *outcome.notes, *map(str, outcome.faults), err=True)
     if outcome.repetition is not None:
         screen.say(str(outcome.repetition), err=True)
     screen.say(*_left_out([*outcome.problems, *dropped]), err=True)
@@ -194,10 +194,3 @@ def _instant(text: str | None) -> float | None:
     if not 0 <= seconds <= manifests.LATEST:
         raise click.BadParameter(f"{text!r} is not between 1970 and {manifests.LATEST_YEAR}")
     return seconds
-
-
-def _faults(outcome: Outcome) -> list[str]:
-    """Return a line for each failed plugin, without duplicates."""
-    faults = [fault for result in outcome.results for fault in result.faults]
-    lines = (f"plugin {fault.plugin} failed in {fault.hook}: {fault.error}" for fault in faults)
-    return list(dict.fromkeys(lines))

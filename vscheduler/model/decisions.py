@@ -506,6 +506,12 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     plugin: str
     hook: str
     error: str
+    place: str = ""
+    """The line of the plugin's own file, as `spot.py:31`; empty for an answer of the wrong kind."""
+
+    def __str__(self) -> str:
+        place = f" ({self.place})" if self.place else ""
+        return f"plugin {self.plugin} failed in {self.hook}{place}: {self.error}"
 
 
 class FreeByTier(msgspec.Struct, frozen=True, kw_only=True):

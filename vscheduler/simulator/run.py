@@ -38,6 +38,7 @@ from vscheduler.model.decisions import (
     DomainRoom,
     Evict,
     Exclusion,
+    Fault,
     GroupStatus,
     QueueFigures,
 )
@@ -201,6 +202,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     def evicts(self) -> tuple[Evict, ...]:
         """The evictions of all cycles."""
         return tuple(evict for result in self.results for evict in result.evicts)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The failures of plugins in all cycles, equal ones once."""
+        return tuple(dict.fromkeys(fault for each in self.results for fault in each.faults))
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):

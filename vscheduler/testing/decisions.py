@@ -32,15 +32,16 @@ def decide(
     tiers: str = TIERS,
     actions: str = "enqueue, allocate, backfill, reclaim",
     cycles: int = 1,
+    now: float = pictures.NOW.timestamp(),
 ) -> Decisions:
-    """Run cycles on the cluster of a picture, one second apart.
+    """Run cycles on the cluster of a picture, one second apart, the first at `now`.
 
     `plugins` are plugins of your own, and `tiers` names all that are asked: separated by spaces,
     tiers by `|`, arguments as `name:argument=value,argument=value`. Raises ImpossibleError for a
     picture of a cluster that can't be, ValueError for an invalid configuration, a plugin whose
-    class is wrong, or one that isn't in `tiers`, and AssertionError
-    with the traceback if a plugin fails, which the daemon would survive, or if a plugin of yours
-    decides otherwise without what it declares to depend on.
+    class is wrong, or one that isn't in `tiers`, and AssertionError if a plugin fails in any
+    cycle, which the daemon would survive, with the line of its file, or if a plugin of yours
+    decides otherwise without what it declares to depend on. `now` is in seconds since the epoch.
     """
     asked = configuration.tiers(tiers)
     named = {plugin["name"] for tier in asked for plugin in tier["plugins"]}
@@ -48,11 +49,11 @@ def decide(
         if own.name not in named:
             raise ValueError(f"plugin {own.name} isn't asked: name it in `tiers`, too")
     tree = {"actions": actions, "tiers": asked}
-    found = _decided(picture, configuration.policy_of(tree, plugins), cycles)
+    found = _decided(picture, configuration.policy_of(tree, plugins), cycles, now)
     for plugin in plugins:
         plain = [undeclared(each) if each is plugin else each for each in plugins]
         if plain != [*plugins]:
-            anew = _decided(picture, configuration.policy_of(tree, plain), cycles)
+            anew = _decided(picture, configuration.policy_of(tree, plain), cycles, now)
             same = (anew.binds, anew.evictions) == (found.binds, found.evictions)
             assert same, (
                 f"asked each time, plugin {plugin.name} decides otherwise: {anew}, not {found}; "
@@ -61,11 +62,10 @@ def decide(
     return found
 
 
-def _decided(picture: str, policy: Policy, cycles: int) -> Decisions:
-    options = Options(cycles=cycles, now=pictures.NOW.timestamp())
+def _decided(picture: str, policy: Policy, cycles: int, now: float) -> Decisions:
+    options = Options(cycles=cycles, now=now)
     outcome = run.simulate(pictures.documents(picture), policy, options)
-    faults = outcome.last.faults
-    assert not faults, "\n".join(str(fault) for fault in faults)
+    assert not outcome.faults, "\n".join(str(fault) for fault in outcome.faults)
     shown = run.tree(outcome)
     return Decisions(
         binds={_name(pod): node for pod, node in shown["binds"].items()},

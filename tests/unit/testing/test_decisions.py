@@ -4,7 +4,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import FilterResult, NodeView, On, Plugin, Session, depends_on
 from vscheduler.model.jobs import Task
-from vscheduler.testing import ImpossibleError, decide
+from vscheduler.testing import ImpossibleError, decide, pictures
 
 
 class Picky(Plugin):
@@ -53,6 +53,29 @@ def test_a_plugin_that_fails_fails_the_test() -> None:
     picture = "node n1 cpu=1\nqueue q\njob q/a min=1 cpu=1 -"
     with pytest.raises(AssertionError, match="picky"):
         decide(picture, plugins=[Picky], tiers="gang | picky predicates")
+
+
+class Late(Picky):
+    """Fails until noon has passed."""
+
+    def filter_nodes(self, *_: object) -> list[FilterResult]:
+        """Fail in the first cycle only."""
+        return [] if self._after_noon else super().filter_nodes()
+
+    def open(self, session: Session) -> None:
+        """Look at the cycle's time."""
+        self._after_noon = session.snapshot.now > pictures.NOW.timestamp()
+
+
+def test_a_plugin_that_failed_in_an_early_cycle_fails_the_test() -> None:
+    """The message has the line of its file; later on nothing fails."""
+    picture = "node n1 cpu=1\nqueue q\njob q/a min=1 cpu=1 -"
+    tiers = "gang | picky predicates"
+    failed = r"^plugin picky failed in filter_nodes \(test_decisions.py:\d+\): RuntimeError: picky$"
+    with pytest.raises(AssertionError, match=failed):
+        decide(picture, plugins=[Late], tiers=tiers, cycles=3)
+    later = pictures.NOW.timestamp() + 1
+    assert decide(picture, plugins=[Late], tiers=tiers, now=later).binds == {"a-0": "n1"}
 
 
 class NextNode(Plugin):

@@ -60,8 +60,21 @@ class PluginFailedError(Exception):
 
     def __init__(self, plugin: str, hook: str, cause: Exception) -> None:
         error = f"{type(cause).__name__}: {cause}"
-        self.fault = Fault(plugin=plugin, hook=hook, error=error)
+        self.fault = Fault(plugin=plugin, hook=hook, error=error, place=_place(cause))
         super().__init__(f"plugin {plugin}, {hook}: {error}")
+
+
+def _place(error: Exception) -> str:
+    """Return the innermost line of the first file outside the scheduler, as `spot.py:31`."""
+    found, own, trace = "", "", error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not own and not trace.tb_frame.f_globals.get("__name__", "").startswith("vscheduler."):
+            own = file
+        if file == own:
+            found = f"{file.rpartition('/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
 
 
 class Objection(NamedTuple):

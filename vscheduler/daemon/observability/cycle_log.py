@@ -35,7 +35,10 @@ class CycleLog:
         """Log a cycle with the number of binds sent, and the duration of its parts in seconds."""
         self._log_total(result)
         for fault in result.faults:
-            log.error("plugin.failed", plugin=fault.plugin, hook=fault.hook, error=fault.error)
+            place = {"place": fault.place} if fault.place else {}
+            log.error(
+                "plugin.failed", plugin=fault.plugin, hook=fault.hook, error=fault.error, **place
+            )
         self._log_queues(result)
         log.log(
             logging.INFO if bound or result.evicts else logging.DEBUG,
