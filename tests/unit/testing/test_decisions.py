@@ -128,16 +128,24 @@ def test_a_plugin_that_nobody_would_ask_is_refused() -> None:
         decide(picture, plugins=[Picky])
 
 
-def test_a_misspelt_hook_is_refused() -> None:
-    """Nothing would ask it."""
-
-    class Misspelt(Picky):
-        def score_node(self, *_: object) -> None:
-            """Nearly a hook."""
-
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("score_node", "score_nodes"),
+        ("queue_order", "queue_key"),
+        ("jobOrder", "job_key"),
+        ("jobValid", "job_valid"),
+        ("JobOrderFn", "job_key"),
+        ("predicate", "filter_nodes"),
+        ("readsLabels", "reads_labels"),
+    ],
+)
+def test_a_misspelt_hook_is_refused(written: str, meant: str) -> None:
+    """Nothing would ask it; Volcano's names and ways of writing are no names here, either."""
+    misspelt = type("Misspelt", (Picky,), {written: Picky.class_nodes})
     picture = "node n1 cpu=1\nqueue q\njob q/a min=1 cpu=1 -"
-    with pytest.raises(ValueError, match="nothing reads its `score_node`: write score_nodes"):
-        decide(picture, plugins=[Misspelt], tiers="gang | picky predicates")
+    with pytest.raises(ValueError, match=f"nothing reads its `{written}`: write {meant}, or _"):
+        decide(picture, plugins=[misspelt], tiers="gang | picky predicates")
 
 
 def test_arguments_may_be_fractions() -> None:

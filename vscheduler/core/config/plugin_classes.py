@@ -13,6 +13,18 @@ ALIKE = 0.85
 """How much of a name must be the same for a misspelling: filter_node, but not score."""
 
 
+def _plain(name: str) -> str:
+    """Return the name without its way of writing: joborder for jobOrderFn and job_order."""
+    return name.replace("_", "").lower().removesuffix("fn")
+
+
+MEANT = {
+    **{_plain(hook.volcano): name for name, hook in hooks.HOOKS.items() if hook.volcano},
+    **{_plain(name): name for name in NAMES},
+}
+"""The names by how they and Volcano's names of hooks are written plainly."""
+
+
 def problem(plugin: type[Plugin]) -> str:
     """Return what is wrong with the class, an end of a sentence; empty if nothing is."""
     if not _are_arguments(plugin.arguments):
@@ -24,8 +36,10 @@ def problem(plugin: type[Plugin]) -> str:
         if not _are_names(getattr(plugin, attribute)):
             return f"its `{attribute}` must be a list or tuple of names"
     for name in _own(plugin):
-        meant = validation.closest(name, NAMES, ALIKE)
-        if name not in NAMES and meant:
+        if name in NAMES:
+            continue
+        meant = MEANT.get(_plain(name)) or validation.closest(name, NAMES, ALIKE)
+        if meant:
             return f"nothing reads its `{name}`: write {meant}, or _{name} for one of your own"
     if not any(hasattr(plugin, hook) for hook in hooks.HOOKS):
         return "its plugin defines no hook; docs/plugins.md lists them"
