@@ -124,7 +124,9 @@ class Argument(msgspec.Struct, frozen=True):
     missing: str = ""
     """The feature that isn't implemented yet; any value except the default causes a warning."""
     parse: Callable[[Any], object] | None = None
-    """Raises ValueError for an invalid value; durations.seconds, for example, validates text."""
+    """Raises ValueError with what is wrong for an invalid value; any other error makes it invalid,
+    too. durations.seconds, for example, validates text.
+    """
 
 
 class VictimRole(StrEnum):

@@ -289,8 +289,9 @@ def _argument_error(argument: Argument, given: object) -> str:
     if argument.parse is not None:
         try:
             argument.parse(given)
-        except ValueError as error:
-            return str(error)
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            said = str(error) if isinstance(error, ValueError) else ""
+            return said or f"can't be read: {type(error).__name__}: {error}"
     if argument.choices and given not in argument.choices:
         return f"must be one of {_listed(argument.choices)}, not {described(given)}"
     return ""

@@ -302,6 +302,7 @@ class Ranged(Plugin):
         "factor": Argument(float, 1.2, minimum=1),
         "mode": Argument(str, "slow", choices=("slow", "fast")),
         "pairs": Argument(dict, {}, parse=_paired),
+        "zone": Argument(str, "UTC", parse={"UTC": 0}.__getitem__),
     }
 
 
@@ -318,6 +319,8 @@ class Ranged(Plugin):
         ("pairs", {"a": 1, "b": 2}, ""),
         ("pairs", {"a": 1}, "a and b are needed"),
         ("pairs", "a", 'must be a mapping, not text ("a")'),
+        ("zone", "UTC", ""),
+        ("zone", "Mars", "can't be read: KeyError: 'Mars'"),
     ],
 )
 def test_bounds_and_choices_are_kept(name: str, value: object, problem: str) -> None:
