@@ -121,7 +121,7 @@ def test_a_filter_that_fails_is_the_reason(request_: str) -> None:
     assert reason is not None
     assert (reason.code, reason.subject) == (ReasonCode.PLUGIN_FAILED, "bad")
     assert statuses.pod_reason(reason) == "PluginFailed"
-    said = "plugin bad failed on this job; the scheduler's log says why"
+    said = "plugin bad failed on this job; the scheduler's log, or simulate's stderr, says why"
     assert sentences.sentence(reason) == said
 
 

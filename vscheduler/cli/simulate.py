@@ -65,7 +65,9 @@ CYCLES_MAX = 10_000
     metavar="NAMESPACE/NAME",
     help="Show why this PodGroup waits, and what would start it, instead of the decisions.",
 )
-@click.option("--strict", is_flag=True, help="Fail if anything in the input can't be used.")
+@click.option(
+    "--strict", is_flag=True, help="Fail if anything in the input can't be used, or a plugin fails."
+)
 @flags.output("table")
 def command(  # noqa: PLR0913 - one parameter per flag
     *,
@@ -127,6 +129,9 @@ def command(  # noqa: PLR0913 - one parameter per flag
         screen.say(str(outcome.repetition), err=True)
     screen.say(*_left_out([*outcome.problems, *dropped]), err=True)
     _check_strict(outcome.problems, dropped, strict=strict)
+    if strict and outcome.faults:
+        failed = ", ".join(sorted({fault.plugin for fault in outcome.faults}))
+        screen.fail([f"plugins failed: {failed} (--strict)"])
     for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)
     screen.show(output, partial(run.tree, outcome), for_people)
 

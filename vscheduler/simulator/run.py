@@ -413,6 +413,7 @@ def tree(outcome: Outcome) -> dict[str, Any]:
             {"reason": refusal_sentences.text(each.refusal), "nodes": list(each.nodes)}
             for each in last.excluded
         ],
+        "faults": [msgspec.to_builtins(fault) for fault in outcome.faults],
     }
 
 

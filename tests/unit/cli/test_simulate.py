@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import yaml
 from click import testing
 
 from vscheduler.cli import main
+from vscheduler.core.plugins import gang
 from vscheduler.testing import pictures
 
 PICTURE = """
@@ -104,6 +106,33 @@ def test_a_bad_object_is_named_and_left_out(scene: Path, strict: list[str], stat
     assert done.exit_code == status
     assert f"left out: {file}:7: Node n3: status.allocatable.cpu: 'many' is no" in done.stderr
     assert ("default/small-0" in done.stdout) == (status == 0)
+
+
+@pytest.mark.parametrize(("strict", "status"), [([], 0), (["--strict"], 1)])
+def test_a_plugin_that_fails_is_named(
+    scene: Path, monkeypatch: pytest.MonkeyPatch, strict: list[str], status: int
+) -> None:
+    """With the line of its file; an error only where asked for."""
+
+    def fail(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(gang.Gang, "job_valid", fail)
+    done = invoke(scene, *strict, "-o", "json")
+    assert done.exit_code == status
+    said = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"plugin gang failed in job_valid \(test_simulate.py:\d+\): KeyError: 'x'", said[0]
+    )
+    if strict:
+        assert said[1:] == ["plugins failed: gang (--strict)"]
+    else:
+        (fault,) = json.loads(done.stdout)["faults"]
+        assert (fault["plugin"], fault["hook"], fault["error"]) == (
+            "gang",
+            "job_valid",
+            "KeyError: 'x'",
+        )
 
 
 def test_what_decides_nothing_is_said_on_stderr(scene: Path) -> None:

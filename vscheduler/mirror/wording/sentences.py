@@ -190,7 +190,8 @@ def _queue_barred(reason: Reason) -> str:
 
 
 def _plugin_failed(reason: Reason) -> str:
-    return f"plugin {reason.subject} failed on this job; the scheduler's log says why"
+    where = "the scheduler's log, or simulate's stderr"
+    return f"plugin {reason.subject} failed on this job; {where}, says why"
 
 
 def _plugin_refused(reason: Reason) -> str:

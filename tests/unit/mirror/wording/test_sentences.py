@@ -75,7 +75,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     (
         Code.PLUGIN_FAILED,
         {"subject": "p"},
-        "plugin p failed on this job; the scheduler's log says why",
+        "plugin p failed on this job; the scheduler's log, or simulate's stderr, says why",
     ),
     (Code.PLUGIN_REFUSED, {"plugin": "p", "subject": "it is Sunday"}, "plugin p: it is Sunday"),
     (
