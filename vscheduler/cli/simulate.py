@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vscheduler.core.config.policy import Policy
-    from vscheduler.simulator.manifests import Manifest, Problem
+    from vscheduler.simulator.manifests import Named, Problem
     from vscheduler.simulator.run import Given
 
 CYCLES_MAX = 10_000
@@ -94,7 +94,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     with lazy_commands.importing():
         from vscheduler.cli import loading, reading, tables
         from vscheduler.daemon import settings
-        from vscheduler.simulator import run
+        from vscheduler.simulator import manifests, run
     given = settings.Given(
         scheduler_name=scheduler_name, node_selector=node_selector, default_queue=default_queue
     )
@@ -116,11 +116,13 @@ def command(  # noqa: PLR0913 - one parameter per flag
         most=bounds.of(most),
         reads=loaded.policy.reads,
     )
-    dropped = _unknown_fields(documents)
+    given_objects = manifests.collect(documents).objects
+    dropped = _unknown_fields(given_objects)
     if why:
         taken = run.read(documents, options)
         screen.say(*loaded.warnings, *_left_out([*taken.problems, *dropped]), err=True)
         _check_strict(taken.problems, dropped, strict=strict)
+        _check_nodes(given_objects)
         _why(taken, loaded.policy, why, output)
         return
     outcome = run.simulate(documents, loaded.policy, options)
@@ -132,11 +134,12 @@ def command(  # noqa: PLR0913 - one parameter per flag
     if strict and outcome.faults:
         failed = ", ".join(sorted({fault.plugin for fault in outcome.faults}))
         screen.fail([f"plugins failed: {failed} (--strict)"])
+    _check_nodes(given_objects)
     for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)
     screen.show(output, partial(run.tree, outcome), for_people)
 
 
-def _unknown_fields(documents: Sequence[Manifest]) -> list[Problem]:
+def _unknown_fields(objects: Sequence[Named]) -> list[Problem]:
     """Return the fields of custom resources that an API server would drop, but for statuses."""
     with lazy_commands.importing():
         from vscheduler.cli.checks import schemas
@@ -144,7 +147,7 @@ def _unknown_fields(documents: Sequence[Manifest]) -> list[Problem]:
         from vscheduler.simulator import manifests
     known = schemas.shipped()
     found = []
-    for each in manifests.collect(documents).objects:
+    for each in objects:
         tree = {key: value for key, value in each.tree.items() if key != "status"}
         for fault in schemas.unknown_fields(known[each.kind], tree) if each.kind in known else ():
             field = validation.written(fault.path)
@@ -159,6 +162,14 @@ def _check_strict(unusable: Sequence[Problem], dropped: Sequence[Problem], *, st
         screen.fail([f"{len(unusable)} of the input's objects can't be used (--strict)"])
     if strict and dropped:
         screen.fail([f"{len(dropped)} fields of the input are unknown (--strict)"])
+
+
+def _check_nodes(objects: Sequence[Named]) -> None:
+    """End with a failure without nodes: an empty table would look like a result."""
+    if not any(each.kind == "Node" for each in objects):
+        screen.fail(
+            ["no nodes given, so nothing can be placed; kubectl get nodes -o yaml has yours"]
+        )
 
 
 def _left_out(problems: Sequence[Problem]) -> list[str]:

@@ -59,6 +59,12 @@ UNLIMITED_STEPS = 10**12
 NAMED_MAX = 5
 """How many jobs a message names."""
 
+POD_MAKERS = ("CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet")
+"""Ignored kinds for which a user may expect pods."""
+
+WAITING_PHASES = ("", "Pending")
+"""Phases of pods that no node runs yet; manifests have none."""
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that a daemon gets from flags."""
@@ -242,9 +248,9 @@ def simulate(
         policy = policy.with_argument("allocate", allocate.SEARCH_STEPS, UNLIMITED_STEPS)
     spares = not policy.rules.groups_all_pods
     given = read(documents, replace(options, reads=policy.reads, spares_groups=spares))
-    collected, mirror = given.collected, given.mirror
+    mirror = given.mirror
     problems = tuple(given.problems)
-    notes = tuple(_notes(collected, mirror))
+    notes = tuple(_notes(given, options.scheduler_names))
     readable = (event for event in given.events if isinstance(event, Upsert))
     simulated = World(
         readable,
@@ -350,11 +356,16 @@ def cycles(
         yield result, states
 
 
-def _notes(collected: Collection, mirror: Mirror) -> Iterable[str]:
+def _notes(given: Given, schedulers: Sequence[str]) -> Iterable[str]:
     """Iterate over notes on input without influence on decisions."""
-    if collected.ignored:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in collected.ignored.items())
-        yield f"left out of account: {kinds} (pods count, what would make them doesn't)"
+    ignored, mirror = given.collected.ignored, given.mirror
+    if ignored:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in ignored.items())
+        maker = next((kind for kind in ignored if kind in POD_MAKERS), "")
+        advice = "give its pods, for example with kubectl get pods -o yaml"
+        hint = f"; a {maker} alone has no pods: {advice}" if maker else ""
+        yield f"not simulated: {kinds}{hint}"
+    yield from _others(given, schedulers)
     waiting: defaultdict[JobId | None, list[str]] = defaultdict(list)
     for pod in mirror.ungrouped():
         if pod.node is None and pod.status not in pods.FINISHED:
@@ -369,6 +380,22 @@ def _notes(collected: Collection, mirror: Mirror) -> Iterable[str]:
         key = events.key_of(*jobs.names_of(group))
         required = f'its namespace has {translation.REQUIRE_QUEUE}: "true"'
         yield f"PodGroup {key} can't start, as it names no queue, and {required}"
+
+
+def _others(given: Given, schedulers: Sequence[str]) -> Iterator[str]:
+    """Iterate over notes on waiting pods of other schedulers."""
+    read = (event.object for event in given.events if isinstance(event, Upsert))
+    named = Counter(
+        pod.spec.scheduler_name or pods.DEFAULT_SCHEDULER
+        for pod in read
+        if isinstance(pod, Pod) and not pod.spec.node_name and pod.status.phase in WAITING_PHASES
+    )
+    for name, count in sorted(named.items()):
+        if name not in schedulers:
+            verb = "waits" if count == 1 else "wait"
+            what = f"{phrases.pods(count)} {verb} for another scheduler ({name})"
+            them = "it" if count == 1 else "them"
+            yield f"{what}; --scheduler-name {name} places {them}"
 
 
 def tree(outcome: Outcome) -> dict[str, Any]:

@@ -26,7 +26,11 @@ OFFLINE_STRANGERS = (
 )
 """What is for clusters alone."""
 
-QUEUE = """
+GIVEN = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+---
 apiVersion: scheduling.volcano.sh/v1beta1
 kind: Queue
 metadata: {name: gold}
@@ -57,7 +61,7 @@ def test_help_imports_the_flags_and_nothing_else(words: tuple[str, ...]) -> None
 @pytest.mark.parametrize("command", ["check", "simulate"])
 def test_commands_without_a_cluster_import_nothing_that_is_for_one(command: str) -> None:
     """Neither the client library nor the daemon."""
-    modules = _imported("from vscheduler.__main__ import main; main()", command, "-", text=QUEUE)
+    modules = _imported("from vscheduler.__main__ import main; main()", command, "-", text=GIVEN)
     assert "vscheduler.simulator.run" in modules
     assert modules.isdisjoint(OFFLINE_STRANGERS)
 

@@ -140,8 +140,17 @@ def test_what_decides_nothing_is_said_on_stderr(scene: Path) -> None:
     write(scene / "c.yaml", [{"apiVersion": "apps/v1", "kind": "Deployment"}])
     done = invoke(scene, "--strict", "-o", "json")
     assert done.exit_code == 0
-    assert done.stderr.startswith("left out of account: 1 Deployment")
+    assert done.stderr.startswith("not simulated: 1 Deployment")
     json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("more", [[], ["--why", "default/p"]])
+@pytest.mark.parametrize("given", ["", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"])
+def test_without_nodes_there_is_no_result(given: str, more: list[str]) -> None:
+    """As where kubectl, before the pipe, has failed."""
+    done = invoke("-", *more, text=given)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "no nodes given" in done.stderr
 
 
 def test_every_problem_of_a_configuration_is_told_with_its_line(

@@ -183,13 +183,35 @@ def test_what_decides_nothing_is_said_once() -> None:
             document["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "lost"}
     documents += [{"apiVersion": "apps/v1", "kind": "Deployment"}] * 2
     assert simulate(documents).notes == (
-        "left out of account: 2 Deployment (pods count, what would make them doesn't)",
+        (
+            "not simulated: 2 Deployment; a Deployment alone has no pods: give its pods, for "
+            "example with kubectl get pods -o yaml"
+        ),
         (
             "2 pods can't be placed, as no annotation scheduling.k8s.io/group-name names a "
             "PodGroup: default/small-0, …"
         ),
         "1 pod can't be placed, as there is no PodGroup default/lost: default/big-0",
     )
+
+
+def test_waiting_pods_of_other_schedulers_are_told() -> None:
+    """They have no effect, unless the flag names their scheduler; running ones take room."""
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+    explicit = {**spec, "schedulerName": "default-scheduler"}
+    named = {**pod, "metadata": {"name": "b"}, "spec": explicit}
+    running = {**pod, "metadata": {"name": "r"}, "spec": {**explicit, "nodeName": "n1"}}
+    node = pictures.documents("node n1 cpu=4")
+    assert simulate([*node, named, pod, running]).notes == (
+        (
+            "2 pods wait for another scheduler (default-scheduler); --scheduler-name "
+            "default-scheduler places them"
+        ),
+    )
+    assert simulate([*node, running]).notes == ()
+    placed = simulate([*node, named, pod], scheduler_names=("default-scheduler",))
+    assert (len(placed.binds), placed.notes) == (2, ())
 
 
 def test_a_podgroup_that_cannot_be_used_is_not_called_missing() -> None:
