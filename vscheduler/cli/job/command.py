@@ -5,6 +5,7 @@ wait, and those of the past.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import NoReturn, TypeVar
 
 import click
@@ -181,11 +182,10 @@ def list_command(
     """
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     chosen = Selection(queues=queues, states=states, order=sort_by)
+    listed = partial(listing.Listing, output=output, headers=not no_headers, chosen=chosen)
     if given.server:
         with _page(given) as (page, namespace):
-            show = listing.Listing(
-                output=output, headers=not no_headers, namespaces=namespace is None
-            )
+            show = listed(namespaces=namespace is None)
             seen = placing.Seen(notes=page.notes())
             if not watch:
                 every = page.jobs(namespace)
@@ -195,7 +195,7 @@ def list_command(
             page_client.watch(page, namespace, lambda found: show.again(chosen.of(found), seen))
     with _cluster(given) as (cluster, namespace, configurations):
         seen = placing.look(cluster, namespace)
-        show = listing.Listing(output=output, headers=not no_headers, namespaces=namespace is None)
+        show = listed(namespaces=namespace is None)
         if not watch:
             show(chosen.of(_jobs(seen, namespace, configurations)), seen)
             return

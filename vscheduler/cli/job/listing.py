@@ -10,6 +10,7 @@ from vscheduler.cli.job import explained, job_tables
 from vscheduler.cli.job.explained import Explained
 from vscheduler.cli.job.job_figures import Entry, Job
 from vscheduler.cli.job.placing import Seen
+from vscheduler.cli.job.selection import Selection
 from vscheduler.cli.queue import cluster_client, queue_watch
 from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.mirror import statuses
@@ -26,6 +27,7 @@ class Listing(msgspec.Struct, kw_only=True):
     output: str
     headers: bool
     namespaces: bool
+    chosen: Selection
     said: set[str] = msgspec.field(default_factory=set)
     shown: dict[str, object] | None = None
 
@@ -39,8 +41,7 @@ class Listing(msgspec.Struct, kw_only=True):
             lines = job_tables.listed(found, suited, namespaces=self.namespaces)
             screen.say(*lines[0 if self.headers else 1 :], painted=True)
         else:
-            hint = "" if self.namespaces else " in this namespace; -A shows all namespaces"
-            screen.say(f"No jobs found{hint}.", err=True)
+            screen.say(self.chosen.none(everywhere=self.namespaces), err=True)
         self._say_notes(seen)
 
     def again(self, found: Sequence[Job], seen: Seen) -> None:

@@ -34,6 +34,15 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         ]
         return sorted(chosen, key=lambda each: (*_rank(each, self.order), each.key))
 
+    def none(self, *, everywhere: bool) -> str:
+        """Return that there is no such job in the namespace, or anywhere."""
+        where = "" if everywhere else " in this namespace; -A shows all namespaces"
+        if not self.states and not self.queues:
+            return f"No jobs found{where}."
+        states = " or ".join(dict.fromkeys(state.lower() for state in self.states))
+        queues = f"queue {' or '.join(dict.fromkeys(self.queues))}" if self.queues else ""
+        return f"No {states}{' ' if states else ''}jobs{queues and f' of {queues}'}{where}."
+
     def _waits(self, job: Job) -> bool:
         return WAITING in self.states and job.waits
 

@@ -100,7 +100,15 @@ def test_wide_and_without_titles(run: Run) -> None:
     assert " big " in first
     hint = "No jobs found in this namespace; -A shows all namespaces.\n"
     assert run("list", "-n", "other").stderr == hint
-    assert run("list", "-A", "--queue=none").stderr == "No jobs found.\n"
+
+
+def test_an_empty_list_says_what_was_looked_for(run: Run) -> None:
+    """Other jobs may well be there."""
+    found = run("list", "--state=unknown").stderr
+    assert found == "No unknown jobs in this namespace; -A shows all namespaces.\n"
+    found = run("list", "-A", "--queue=none", "--state=waiting", "--state=Running").stderr
+    assert found == "No waiting or running jobs of queue none.\n"
+    assert run("list", "-A", "--queue=none").stderr == "No jobs of queue none.\n"
 
 
 def test_documents(run: Run) -> None:

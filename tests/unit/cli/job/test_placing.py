@@ -16,6 +16,7 @@ from vscheduler.cli.job.configured import Configuration
 from vscheduler.cli.job.job_figures import Job, Places
 from vscheduler.cli.job.listing import Listing
 from vscheduler.cli.job.placing import Seen
+from vscheduler.cli.job.selection import Selection
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Change, Forbidden, Kind, NotServed
 from vscheduler.daemon import configuration
@@ -99,7 +100,7 @@ def test_only_what_changed_is_printed_again(
 ) -> None:
     """Titles come once; a note, too."""
     a, b = ({"metadata": {"name": name, "namespace": "ns"}} for name in "ab")
-    show = Listing(output=output, headers=True, namespaces=False)
+    show = Listing(output=output, headers=True, namespaces=False, chosen=Selection())
     seen = Seen(left_out={Kind.NODE: "no"})
     show.again(jobs(a, b), seen)
     first = capsys.readouterr()
