@@ -3,6 +3,7 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,8 @@ def of_manifests(
     """
     listed = list(manifests.expanded(documents))
     given = run.read(listed, check_options.options)
-    inspected = _Inspection(given=given, check_options=check_options)
+    local_queues = _local_queues(listed)
+    inspected = _Inspection(given=given, check_options=check_options, local_queues=local_queues)
     owned, looked_at = inspected.of_workloads(listed)
     found = [
         *inspected.unusable(),
@@ -173,8 +175,11 @@ def of_manifests(
 class _Inspection:
     """The objects of an input, indexed by kind and name."""
 
-    def __init__(self, *, given: Given, check_options: CheckOptions) -> None:
+    def __init__(
+        self, *, given: Given, check_options: CheckOptions, local_queues: Mapping[str, str]
+    ) -> None:
         self._given = given
+        self._local_queues = local_queues
         self._check_options = check_options
         self._own = {(each.kind, each.key): each for each in given.collected.objects}
         self._snapshot = given.mirror.snapshot(given.now, FRESH)
@@ -312,7 +317,9 @@ class _Inspection:
                 continue
             slips = [*misspellings.of_metadata(named.tree)]
             if kind is not Kind.QUEUE:
-                slips += workloads.labels_for_others(named.tree, (), _settled(kind, named.tree))
+                queue_of = partial(workloads.meant_queue, self._local_queues, named.namespace)
+                settled = _settled(kind, named.tree)
+                slips += workloads.labels_for_others(named.tree, (), settled, queue_of)
             for path, message in slips:
                 yield Finding(
                     level=Level.WARNING,
@@ -335,6 +342,7 @@ class _Inspection:
             groups=self._named(Kind.POD_GROUP),
             native_groups=self._named(Kind.NATIVE_POD_GROUP),
             queues=self._named(Kind.QUEUE),
+            local_queues=self._local_queues,
             largest=_largest(self._snapshot),
             options=state.Options(
                 scheduler_names=options.scheduler_names,
@@ -397,6 +405,24 @@ class _Inspection:
             field=remark.field,
             message=remark.message,
         )
+
+
+def _local_queues(documents: Iterable[Manifest]) -> Mapping[str, str]:
+    """Return Surroundings.local_queues."""
+    found: dict[str, str] = {}
+    for tree in (each.tree for each in documents if isinstance(each.tree, Mapping)):
+        metadata, spec = tree.get("metadata"), tree.get("spec")
+        if not isinstance(metadata, Mapping):
+            continue
+        name = metadata.get("name")
+        if tree.get("kind") == "LocalQueue" and isinstance(spec, Mapping):
+            key = f"{metadata.get('namespace') or manifests.DEFAULT_NAMESPACE}/{name}"
+            found[key] = str(spec.get("clusterQueue") or "")
+        elif tree.get("kind") == "Namespace":
+            annotations = metadata.get("annotations")
+            named = annotations.get(workloads.QUEUE) if isinstance(annotations, Mapping) else None
+            found[f"{name}/"] = str(named or "")
+    return found
 
 
 def _settled(kind: Kind, tree: Mapping[str, Any]) -> Mapping[str, str]:

@@ -6,7 +6,8 @@ them are told, as annotations given as labels and labels of other schedulers.
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -53,6 +54,9 @@ KINDS: Mapping[tuple[str, str], Path] = {
 QUEUE = group_terms.QUEUE
 GROUP = pods.GROUPS[0]
 
+OF_KUEUE = "kueue.x-k8s.io/queue-name"
+"""Names a LocalQueue, which in turn names the queue."""
+
 OF_VOLCANO = "volcano.sh/queue-name"
 """Written by Volcano's job controller, and read by KubeRay from the objects of Ray."""
 
@@ -64,7 +68,7 @@ ANNOTATIONS: Mapping[str, str] = {
 
 FOREIGN: Mapping[str, tuple[str, str]] = {
     OF_VOLCANO: ("Volcano's job controller", QUEUE),
-    "kueue.x-k8s.io/queue-name": ("Kueue", QUEUE),
+    OF_KUEUE: ("Kueue", QUEUE),
     "kai.scheduler/queue": ("KAI", QUEUE),
     "runai/queue": ("KAI", QUEUE),
     "scheduling.x-k8s.io/pod-group": ("coscheduling", GROUP),
@@ -121,6 +125,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The same of Kubernetes' own."""
     queues: frozenset[str]
     """Empty if the input has no queues."""
+    local_queues: Mapping[str, str]
+    """The queue that each LocalQueue of Kueue stands for, by `namespace/name`; by `namespace/`, the
+    own queue of a namespace."""
     largest: Mapping[str, int]
     """The largest allocatable amount of any node, by resource; empty without nodes."""
     options: Options
@@ -219,12 +226,12 @@ def remarks(workload: Workload, around: Surroundings) -> Iterator[Remark]:
         yield from slips
         if slips or _scheduler(workload, template) in around.schedulers:
             ours.append(template)  # a slip in the name hides no other mistake
-            yield from _of_labels(workload, template)
+            yield from _of_labels(workload, template, around)
             yield from _of_group(workload, template, around)
             yield from _of_request(workload, template, around)
     if not ours:
         return
-    yield from _of_owner_labels(workload, ours[0])
+    yield from _of_owner_labels(workload, ours[0], around)
     if workload.of_volcano:
         yield from _of_volcano_job(workload, around)
     elif not pods_name_a_group(workload):
@@ -291,23 +298,27 @@ def _of_keys(workload: Workload) -> Iterator[Remark]:
         yield Remark(path=path, message=message)
 
 
-def _of_labels(workload: Workload, template: Template) -> Iterator[Remark]:
+def _of_labels(workload: Workload, template: Template, around: Surroundings) -> Iterator[Remark]:
     """Iterate over labels of pods that name a queue or a PodGroup, and that nothing reads."""
     settled = _settled(workload, template)
-    for path, message in labels_for_others(template.tree, template.path, settled):
+    queue_of = partial(meant_queue, around.local_queues, workload.key.partition("/")[0])
+    for path, message in labels_for_others(template.tree, template.path, settled, queue_of):
         yield Remark(path=path, message=message)
 
 
-def _of_owner_labels(workload: Workload, template: Template) -> Iterator[Remark]:
+def _of_owner_labels(
+    workload: Workload, template: Template, around: Surroundings
+) -> Iterator[Remark]:
     """Iterate over such labels of what creates the pods."""
     settled = _settled(workload, template)
+    queue_of = partial(meant_queue, around.local_queues, workload.key.partition("/")[0])
     if workload.kind != "Pod":
-        for path, message in labels_for_others(workload.tree, (), settled):
+        for path, message in labels_for_others(workload.tree, (), settled, queue_of):
             if workload.group != "ray.io" or path[-1] != OF_VOLCANO:
                 yield Remark(path=path, message=message)
     if workload.kind == "CronJob":
         made = _mapping(_mapping(workload.tree, "spec"), "jobTemplate")
-        for path, message in labels_for_others(made, ("spec", "jobTemplate"), settled):
+        for path, message in labels_for_others(made, ("spec", "jobTemplate"), settled, queue_of):
             yield Remark(path=path, message=message)
 
 
@@ -489,12 +500,16 @@ def _number(found: object, default: int | None) -> int | None:
 
 
 def labels_for_others(
-    tree: Mapping[str, Any], path: tuple[str | int, ...], settled: Mapping[str, str]
+    tree: Mapping[str, Any],
+    path: tuple[str | int, ...],
+    settled: Mapping[str, str],
+    queue_of: Callable[[str], str],
 ) -> Iterator[Slip]:
     """Iterate over labels, and annotations of other schedulers, of an object or a pod template.
 
     `settled` are the settings that count already, by their annotation, and what to write for
-    others: an empty text where nothing is left to be said.
+    others: an empty text where nothing is left to be said. `queue_of` returns what a LocalQueue
+    stands for.
     """
     metadata = tree.get("metadata")
     for part in METADATA:
@@ -507,4 +522,11 @@ def labels_for_others(
             where = settled.get(same, f"annotation {same}")
             if where:
                 why = f"is for {owner} only" if owner else "is no label but an annotation"
-                yield (*path, "metadata", part, str(key)), f"{why}; write {where}: {value}"
+                named = queue_of(str(value)) if key == OF_KUEUE else value
+                yield (*path, "metadata", part, str(key)), f"{why}; write {where}: {named}"
+
+
+def meant_queue(local_queues: Mapping[str, str], namespace: str, name: str) -> str:
+    """Return the queue that a LocalQueue stands for; in words if it isn't known."""
+    found = local_queues.get(f"{namespace}/{name}") or local_queues.get(f"{namespace}/")
+    return found or f"the ClusterQueue of LocalQueue {name}"

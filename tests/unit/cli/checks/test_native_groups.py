@@ -173,7 +173,7 @@ WRONG = {
         [changed(group("g", 2), labels=KUEUE)],
         (
             "warning: default/g: metadata.labels.kueue.x-k8s.io/queue-name: is for Kueue only; "
-            f"write annotation {QUEUE}: lab"
+            f"write annotation {QUEUE}: the ClusterQueue of LocalQueue lab"
         ),
     ),
     "KAI's queue": (

@@ -90,6 +90,18 @@ A_QUEUE = {
     "kind": "Queue",
     "metadata": {"name": "lab"},
 }
+A_LOCAL_QUEUE = {
+    "apiVersion": "kueue.x-k8s.io/v1beta1",
+    "kind": "LocalQueue",
+    "metadata": {"name": "lq", "namespace": "default"},
+    "spec": {"clusterQueue": "lab"},
+}
+ANOTHER_LOCAL_QUEUE = {**A_LOCAL_QUEUE, "spec": {"clusterQueue": "other"}}
+A_NAMESPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "default", "annotations": {QUEUE: "lab"}},
+}
 A_NODE = {
     "apiVersion": "v1",
     "kind": "Node",
@@ -190,11 +202,23 @@ WRONG = {
         )
         for key, whose, meant in (
             ("volcano.sh/queue-name", "Volcano's job controller", QUEUE),
-            ("kueue.x-k8s.io/queue-name", "Kueue", QUEUE),
             ("kai.scheduler/queue", "KAI", QUEUE),
             ("runai/queue", "KAI", QUEUE),
             ("scheduling.x-k8s.io/pod-group", "coscheduling", GROUP),
             ("pod-group.scheduling.sigs.k8s.io", "coscheduling", GROUP),
+        )
+    },
+    **{
+        f"a LocalQueue of Kueue{known}": (
+            [labelled(job(), {"kueue.x-k8s.io/queue-name": "lq"}), *more],
+            "metadata.labels.kueue.x-k8s.io/queue-name",
+            f"is for Kueue only; write annotation {QUEUE}: {meant}",
+        )
+        for known, more, meant in (
+            ("", [], "the ClusterQueue of LocalQueue lq"),
+            (" that is given", [A_LOCAL_QUEUE], "lab"),
+            (", converted", [A_NAMESPACE], "lab"),
+            (" and another of the namespace", [A_NAMESPACE, ANOTHER_LOCAL_QUEUE], "other"),
         )
     },
     "no PodGroup": (
