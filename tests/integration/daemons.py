@@ -201,9 +201,8 @@ def first_lists(daemon: Daemon) -> int:
     """Wait until both processes have listed what they watch by default, or know that it isn't
     served, and return the number of lists.
     """
-    watched = [kind for kind in paths.WATCHED if kind not in paths.OWNERS]  # FOR_ALL
-    theirs = [kind for kind in watched if kind in startup.NEEDED_BY_CONTROLLERS]
-    both = [paths.WATCHED[kind] for kind in (*watched, *theirs)]
+    theirs = [kind for kind in startup.NEEDED_BY_CONTROLLERS if kind not in paths.OWNERS]
+    both = [paths.WATCHED[kind] for kind in (*paths.WATCHED, *theirs)]
     known = Counter([*both, *owners.WATCHED.values()])
 
     def answered() -> Counter[str]:

@@ -1,13 +1,13 @@
 """Starts under backfill are those that Batsim published: 801 jobs on 32 machines of one CPU."""
 
 import csv
-from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tests import published_traces
 from tests.properties.test_backfill import played, policy, starts
-from vscheduler.core.placement import start_proofs
+from vscheduler.core.placement.availability import Copies
 from vscheduler.core.placement.reservations import Reservations
 from vscheduler.model.resources import CPU
 from vscheduler.simulator.replay.traces import CORE, Trace, TraceJob
@@ -47,30 +47,29 @@ def mean_wait(trace: Trace, found: list[float]) -> float:
     return sum(at - job.submit for at, job in zip(found, trace.jobs, strict=True)) / len(found)
 
 
-def test_conservative_starts_are_those_published() -> None:
-    """Each of them."""
-    trace, theirs = published("conservative")
-    ours = starts(played(trace, MACHINES, policy("conservative")))
-    assert ours == pytest.approx(theirs, abs=NEAR_SECONDS)
-    assert mean_wait(trace, theirs) == pytest.approx(9.852, abs=NEAR_SECONDS)
-
-
-def test_easy_starts_are_those_published_on_the_same_nodes(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("mode", ["easy", "conservative"])
+def test_starts_are_those_published_on_the_same_nodes(
+    mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Theirs always reserves the nodes with the lowest numbers that are free then."""
-    trace, theirs = published("easy")
-    monkeypatch.setattr(start_proofs, "Backfill", SimpleNamespace(EASY=None))
+    trace, theirs = published(mode)
+    monkeypatch.setattr(Copies, "busy_until", lambda *_: np.zeros(MACHINES))
     monkeypatch.setattr(Reservations, "_may_improve", lambda *_: True)
-    ours = starts(played(trace, MACHINES, policy("easy")))
+    ours = starts(played(trace, MACHINES, policy(mode)))
     assert ours == pytest.approx(theirs, abs=NEAR_SECONDS)
 
 
-def test_easy_waits_are_shorter_than_those_published() -> None:
-    """Nodes that are busy until then are reserved first, so that free ones stay for others."""
-    trace, theirs = published("easy")
-    ours = starts(played(trace, MACHINES, policy("easy")))
+@pytest.mark.parametrize(
+    ("mode", "count", "their_wait", "our_wait"),
+    [("easy", 76, 9.516, 8.673), ("conservative", 76, 9.852, 9.639)],
+)
+def test_waits_are_shorter_than_those_published(
+    mode: str, count: int, their_wait: float, our_wait: float
+) -> None:
+    """Nodes that are busy for longest are reserved first, so that free ones stay for others."""
+    trace, theirs = published(mode)
+    ours = starts(played(trace, MACHINES, policy(mode)))
     differ = [pair for pair in zip(ours, theirs, strict=True) if abs(pair[0] - pair[1]) > 0.01]
-    assert len(differ) == 76
-    assert mean_wait(trace, theirs) == pytest.approx(9.516, abs=NEAR_SECONDS)
-    assert mean_wait(trace, ours) == pytest.approx(8.673, abs=NEAR_SECONDS)
+    assert len(differ) == count
+    assert mean_wait(trace, theirs) == pytest.approx(their_wait, abs=NEAR_SECONDS)
+    assert mean_wait(trace, ours) == pytest.approx(our_wait, abs=NEAR_SECONDS)

@@ -55,6 +55,20 @@ def test_who_ends_in_time_goes_ahead(backfill: str, started: set[str]) -> None:
     assert bound(simulated(PICTURE, backfill)) == started
 
 
+@pytest.mark.parametrize("backfill", ["easy", "conservative"])
+def test_what_is_free_stays_for_others(backfill: str) -> None:
+    """Nodes that are busy until then are reserved first; two are left for a job without limit."""
+    picture = f"""
+        node  n1 cpu=8   node n2 cpu=8   node n3 cpu=8
+        node  n4 cpu=8   node n5 cpu=8   node n6 cpu=8
+        queue q
+        job   q/busy scheduled=600 {RUN_TIME}=1h cpu=8 n1 n2 n3
+        job   q/first min=4 age=50 cpu=8 - - - -
+        job   q/mine min=2 age=40 cpu=8 - -
+        """
+    assert bound(simulated(picture, backfill, cycles=1)) == {"mine"}
+
+
 def test_each_job_is_told() -> None:
     """Of its own start, or of the one for which nodes are reserved."""
     reasons = {

@@ -180,6 +180,14 @@ class Copies:
             at = int(np.searchsorted(numbers, following))
         return None
 
+    def busy_until(self, number: int) -> Rows:
+        """Return the last instant before this one at which no pod fits on each node, (N,), by its
+        number; -1 for those that are free until then.
+        """
+        busy = self._copies[:number] == 0
+        last = number - 1 - busy[::-1].argmax(axis=0)
+        return np.where(busy.any(axis=0), last, -1)
+
     def _fitting(self, span: slice, rows: Rows) -> Vector:
         """Return how many fit on these rows at these instants."""
         found = None

@@ -21,7 +21,7 @@ import numpy as np
 
 from vscheduler.core.config.policy import Backfill
 from vscheduler.core.placement import availability
-from vscheduler.core.placement.availability import Availability
+from vscheduler.core.placement.availability import Availability, Copies
 from vscheduler.core.placement.expected_ends import ExpectedEnds, Rows, Times
 from vscheduler.core.placement.reserved import Held, Reserved
 from vscheduler.core.placement.start_proofs import Minimum, Places, StartProofs
@@ -318,13 +318,13 @@ class Reservations:
         in_time = (instants >= begin) & (instants < min(before, inf))
         numbers = numbers[in_time & table.releases[numbers]]
         if not minimum.alike:
-            return self._placed(state, table.instants[availability.some(numbers, PROOFS_MAX)])
+            return self._placed(state, copies, availability.some(numbers, PROOFS_MAX))
         while (found := copies.first(numbers, minimum.needed, minimum.limit)) is not None:
             number, fitting = found
             session.spend("reservations", INSTANT_COST)
             start = float(table.instants[number])
-            at_once = start <= session.snapshot.now
-            places = self._proofs.filled(state, minimum, fitting, at_once=at_once)
+            busy_until = None if start <= session.snapshot.now else copies.busy_until(number)
+            places = self._proofs.filled(state, minimum, fitting, busy_until)
             numbers = numbers[numbers > number]
             if not places:
                 continue
@@ -334,13 +334,16 @@ class Reservations:
             numbers = numbers[self._first_within_share(state, minimum, instants) :]
         return None
 
-    def _placed(self, state: JobState, instants: Times) -> Held | None:
+    def _placed(self, state: JobState, copies: Copies, numbers: Rows) -> Held | None:
         """Return a reservation with the first of these starts at which the core finds nodes."""
         minimum, timeline = self._proofs.minimum(state), self._reserved.timeline(state.job.id)
-        for start in instants.tolist():
+        instants, now = self._availability().instants, self._session.snapshot.now
+        for number in numbers.tolist():
+            start = float(instants[number])
+            busy_until = None if start <= now else copies.busy_until(number)
             self._session.spend("reservations", PROOF_COST)
             with self._counted(*timeline.most_taken(start, start + minimum.limit)):
-                places = self._proofs.placed(state, start)
+                places = self._proofs.placed(state, start, busy_until)
             if places:
                 return self._planned_at(state, minimum, start, places)
         return None

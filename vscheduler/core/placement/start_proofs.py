@@ -14,7 +14,6 @@ import numpy as np
 
 from vscheduler.core.api.depends import On
 from vscheduler.core.api.further_hooks import AllHooks
-from vscheduler.core.config.policy import Backfill
 from vscheduler.core.placement import network_domains
 from vscheduler.core.placement.expected_ends import ExpectedEnds, Rows
 from vscheduler.core.session import ordering
@@ -108,22 +107,23 @@ class StartProofs:
             self._usable[key] = mask, rows
         return self._usable[key]
 
-    def filled(self, state: JobState, minimum: Minimum, copies: Vector, *, at_once: bool) -> Places:
+    def filled(
+        self, state: JobState, minimum: Minimum, copies: Vector, busy_until: Vector | None
+    ) -> Places:
         """Return nodes for the minimum of equal pods, if so many fit on each, (N,); none if that
         doesn't suffice.
 
-        With EASY backfill, nodes come first that aren't free before the pods start: what is free
-        stays for others, whoever runs beyond that start.
+        Nodes that are busy for longest before the pods start come first, so that what is free stays
+        for others. `busy_until` says for how long, (N,); None: the pods start now.
         """
         cluster = self._session.cluster
         idle = cluster.allocatable - cluster.used
-        if at_once:
+        if busy_until is None:
             copies = np.minimum(copies, resources.copies(minimum.request, idle))
         _, ranked = self.usable(state, minimum)
         rows = ranked[copies[ranked] > 0]
-        if self._session.policy.backfill is Backfill.EASY and not at_once:
-            now = resources.fits(minimum.request, idle)[rows]
-            rows = np.concatenate([rows[~now], rows[now]])
+        if busy_until is not None:
+            rows = rows[np.argsort(-busy_until[rows], kind="stable")]
         before = copies[rows].cumsum()
         last = int(np.searchsorted(before, minimum.needed))
         if last == len(rows):
@@ -150,9 +150,10 @@ class StartProofs:
         dispatch.notify(AllHooks.on_ended, _negative(released))
         return within
 
-    def placed(self, state: JobState, start: float) -> Places:
+    def placed(self, state: JobState, start: float, busy_until: Vector | None) -> Places:
         """Return nodes for the minimum of the job as the core places its pods, one by one, once
         others have ended; none if it doesn't fit, or isn't within the rights of its queue.
+        `busy_until` as in `filled`.
         """
         session, topology = self._session, self._session.topology.of(state.job.id)
         with session.statement() as ended:
@@ -161,24 +162,23 @@ class StartProofs:
             if session.dispatch.any_says(AllHooks.overused, session.queues[state.job.queue]):
                 return ()
             if topology is None:
-                return self._placed_anywhere(state, start)
+                return self._placed_anywhere(state, busy_until)
             tasks, needed = network_domains.pending(state), network_domains.needed_of(state)
             for _ in network_domains.Tries(session, topology.whole, tasks, needed):
-                places = self._placed_anywhere(state, start)
+                places = self._placed_anywhere(state, busy_until)
                 if places:
                     return places
         return ()
 
-    def _placed_anywhere(self, state: JobState, start: float) -> Places:
+    def _placed_anywhere(self, state: JobState, busy_until: Vector | None) -> Places:
         """Return nodes for the minimum of the job, of those that it may use at this moment."""
         session, queue = self._session, self._session.queues[state.job.queue]
         places = []
-        at_once = start <= session.snapshot.now
         with session.statement() as trial:
             for task in ordering.pending(session.dispatch, state):
                 if not session.dispatch.all_agree(AllHooks.allocatable, queue, task):
                     continue
-                row = self._row(task, at_once=at_once)
+                row = self._row(task, busy_until)
                 if row is None:
                     continue
                 trial.pipeline(task, row)
@@ -187,16 +187,16 @@ class StartProofs:
                     return places
         return ()
 
-    def _row(self, task: Task, *, at_once: bool) -> int | None:
+    def _row(self, task: Task, busy_until: Vector | None) -> int | None:
         """Return the best node for a pod, in the order of `filled`."""
-        session = self._session
-        now, later = session.placement.fits(task)
-        fits = now if at_once else later
-        busy = later & ~now
-        if session.policy.backfill is Backfill.EASY and not at_once and busy.any():
-            fits = busy
-        rows = np.flatnonzero(fits)
-        return int(rows[session.placement.scores(task)[rows].argmax()]) if len(rows) else None
+        placement = self._session.placement
+        now, later = placement.fits(task)
+        rows = np.flatnonzero(now if busy_until is None else later)
+        if not len(rows):
+            return None
+        if busy_until is not None:
+            rows = rows[busy_until[rows] == busy_until[rows].max()]
+        return int(rows[placement.scores(task)[rows].argmax()])
 
     def _remove(self, ended: Statement, task: Task) -> None:
         """Remove a pod from its node that runs, or starts in this cycle."""
