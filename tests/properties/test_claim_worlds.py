@@ -69,6 +69,11 @@ def test_a_pod_whose_claim_was_made_is_unlike_others() -> None:
     lives_well(Plan(seed=420494, configuration="drf-volcano", claiming=True, cycles=13))
 
 
+def test_who_is_moved_may_ask_for_devices_by_another_name() -> None:
+    """A pod of its queue that asks for them by claims gets some, so the queue is as well off."""
+    lives_well(Plan(seed=600049, configuration="built-in", claiming=True, cycles=8))
+
+
 @pytest.mark.at_length
 @pytest.mark.parametrize("configuration", configurations.NAMES)
 def test_many_worlds_with_claims_break_no_rule(configuration: str) -> None:

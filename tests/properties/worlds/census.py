@@ -54,6 +54,13 @@ def limited(pods: Iterable[Document]) -> Amounts:
     return found
 
 
+def of_either_name(pod: Document) -> Amounts:
+    """What it asks for, where devices have one name, whichever the pod uses."""
+    found = limited([pod])
+    del found[manifests.EXTENDED]
+    return found
+
+
 def needed(pod: Document, node: Document) -> Amounts:
     """What it takes of what the node itself has: devices of claims are counted apart."""
     own = node["status"]["allocatable"]

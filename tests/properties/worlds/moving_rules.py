@@ -30,7 +30,7 @@ def who_is_moved_has_room(moment: Moment) -> Iterable[str]:
             other
             for other in placed
             if moment.census.queue_of(other) == moment.census.queue_of(pod)
-            and not censuses.request(pod) - censuses.request(other)
+            and not censuses.of_either_name(pod) - censuses.of_either_name(other)
         ]
         if not others:
             yield f"MOVED {evict.pod}, and no room is kept for it"
