@@ -305,24 +305,16 @@ def _lend(session: Session, states: Sequence[JobState]) -> None:
 
 def _lending_key(session: Session, turn: JobTurn) -> SortKey:
     """Return the place of a queue whose first job has this turn."""
-    state = turn.state
-    queue = session.queues[state.job.queue]
-    missing = state.missing_tasks
-    tasks = list(itertools.islice(turn.tasks, missing))
-    return ordering.lending_key(session.dispatch, queue, state, tasks)
+    queue = session.queues[turn.state.job.queue]
+    return ordering.lending_key(session.dispatch, queue, turn.state, turn.tasks)
 
 
 def _lend_to(session: Session, queue: Queue, turn: JobTurn) -> bool:
-    """Give the job one turn, and return whether pods start; if not, it waits for its old reason."""
+    """Give the job one turn, and return whether pods start."""
     state, before = turn.state, turn.state.counts[TaskStatus.PENDING]
-    reason = session.reasons.by_job.get(state.job.id)
-    session.reasons.forget(state.job.id)
-    # A job that has its minimum is ready with no further pod, too.
-    starts = _place(session, queue, turn) and state.counts[TaskStatus.PENDING] < before
-    if reason is not None and state.counts[TaskStatus.PENDING]:
-        session.reasons.forget(state.job.id)
-        session.reasons.note(state.job.id, reason)
-    return starts
+    with reasons.kept(session, state):
+        # A job that has its minimum is ready with no further pod, too.
+        return _place(session, queue, turn) and state.counts[TaskStatus.PENDING] < before
 
 
 def _without_room(session: Session, lines: Lines, classes: UnschedulableClasses) -> list[Group]:

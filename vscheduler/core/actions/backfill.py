@@ -5,7 +5,6 @@ actions/backfill.
 """
 
 import functools
-import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
@@ -74,15 +73,10 @@ class Backfill(Action[Session]):
         session.lending = False
 
     def _lends(self, session: Session, state: JobState) -> bool:
-        """Give the job one turn, and return whether pods start; if not, it waits for its old
-        reason.
-        """
-        reason, before = session.reasons.by_job.get(state.job.id), state.pending_best_effort
-        session.reasons.forget(state.job.id)
-        self._place(session, state)
-        if reason is not None and state.counts[TaskStatus.PENDING]:
-            session.reasons.forget(state.job.id)
-            session.reasons.note(state.job.id, reason)
+        """Give the job one turn, and return whether pods start."""
+        before = state.pending_best_effort
+        with reasons.kept(session, state):
+            self._place(session, state)
         return state.pending_best_effort < before
 
     def _place(self, session: Session, state: JobState) -> None:
@@ -187,9 +181,8 @@ def _with_devices(state: JobState) -> Iterator[Task]:
 
 def _lending_key(session: Session, state: JobState) -> SortKey:
     """Return the place of a queue whose first job is this one."""
-    missing = state.missing_tasks
-    tasks = list(itertools.islice(_with_devices(state), missing))
-    return ordering.lending_key(session.dispatch, session.queues[state.job.queue], state, tasks)
+    queue = session.queues[state.job.queue]
+    return ordering.lending_key(session.dispatch, queue, state, _with_devices(state))
 
 
 def _line_up(session: Session) -> Iterator[JobState]:

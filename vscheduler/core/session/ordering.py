@@ -1,6 +1,7 @@
 """Ordering of queues, jobs and tasks. Every order is total, so that decisions are deterministic."""
 
 import heapq
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -92,12 +93,13 @@ class Line(Generic[Item]):
 
 
 def lending_key(
-    dispatch: Dispatch, queue: Queue, state: JobState, tasks: Sequence[Task]
+    dispatch: Dispatch, queue: Queue, state: JobState, tasks: Iterable[Task]
 ) -> SortKey:
-    """Return the place of a queue that would borrow for these tasks of a job: the one that ends
-    with the smallest part of its share comes first, then the oldest job.
+    """Return the place of a queue that would borrow for the first tasks of a job, as many as it
+    lacks: the queue that ends with the smallest part of its share comes first, then the oldest job.
     """
-    share = dispatch.first(AllHooks.share_with, 0.0, queue, tasks) or 0.0
+    lacking = list(itertools.islice(tasks, state.missing_tasks))
+    share = dispatch.first(AllHooks.share_with, 0.0, queue, lacking) or 0.0
     return (-queue.priority, share, state.job.created, state.job.id)
 
 

@@ -4,8 +4,9 @@ Actions and the end of a cycle use the same functions. A JobTurn holds the tasks
 job in a turn, and remembers what was reported for the job on the way.
 """
 
+import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -75,6 +76,19 @@ def _topology(session: Session, state: JobState) -> Reason | None:
     demand = "required" if jobs.is_native(state.job.id) else "hard"
     problem = f"{field} is {demand}, and plugin network-topology-aware isn't configured"
     return of(state, ReasonCode.TOPOLOGY_UNKNOWN, subject=problem)
+
+
+@contextlib.contextmanager
+def kept(session: Session, state: JobState) -> Iterator[None]:
+    """Let a job have another turn without its reason, which is its reason again for pods that still
+    wait after the turn.
+    """
+    reason = session.reasons.by_job.get(state.job.id)
+    session.reasons.forget(state.job.id)
+    yield
+    if reason is not None and state.counts[TaskStatus.PENDING]:
+        session.reasons.forget(state.job.id)
+        session.reasons.note(state.job.id, reason)
 
 
 def leave(session: Session, state: JobState) -> bool:
