@@ -51,7 +51,10 @@ def weighted(cluster: ControlPlane, name: str, weight: int) -> None:
 
 
 def until_still(cluster: ControlPlane, daemon: Daemon) -> None:
-    """Until nothing has been written to queues, and no cycle run, for two seconds."""
+    """Until the controllers have begun, which make the root, and then nothing has been written to
+    queues, and no cycle run, for two seconds.
+    """
+    daemons.until(lambda: status_of(cluster, "root").get("state") == "Open", daemon)
 
     def seen() -> object:
         return versions(cluster), len(daemon.said("cycle.done"))
