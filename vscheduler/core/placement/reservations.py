@@ -103,7 +103,7 @@ class Reservations:
         for _, known in found:
             if known is not None:
                 self._reserved.put(known)
-        if not (all(known for _, known in found) and self._all_have_room()):
+        if found and not (all(known for _, known in found) and self._all_have_room()):
             self._keep_in_turn(found)
         now = self._session.snapshot.now
         for kept in list(self._reserved):

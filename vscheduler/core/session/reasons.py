@@ -369,14 +369,15 @@ def note_share(session: Session, queue: Queue, turn: JobTurn, task: Task | None 
     if queue.open and session.nowhere(task):
         note_no_room(session, turn, task)
         return
-    short: tuple[Shortage, ...] = ()
+    code = ReasonCode.QUEUE_OVER_SHARE
     if not queue.open:
         code = ReasonCode.QUEUE_CLOSED
     elif not session.layout.size:
         code = ReasonCode.NO_NODES
-    else:
-        code = ReasonCode.QUEUE_OVER_SHARE
-        short = shortages(session, queue, task)
+    if not session.reasons.is_news(turn.state.job.id, code):
+        return  # most pods of a gang are refused after one of them was
+    over = code is ReasonCode.QUEUE_OVER_SHARE
+    short = shortages(session, queue, task) if over else ()
     reason = of(
         turn.state,
         code,
