@@ -63,6 +63,13 @@ def test_pods_are_ended_once_whoever_is_killed(cluster: ControlPlane, start: Sta
     times = {pod["metadata"]["deletionTimestamp"] for pod in leaving}
     told = [condition(pod)["message"] for pod in leaving if condition(pod)]
     assert all(f"by {CAP}, as it ran for {CAP_SECONDS}s" in text for text in told)
+    warned = [
+        each["regarding"]["uid"]
+        for each in cluster.api.list(daemons.EVENTS)
+        if each["reason"] == "EndsSoon"
+    ]
+    assert len(warned) == len(set(warned))  # whoever warned them
+    assert set(warned) <= uids
     cluster.api.patch(f"{daemons.QUEUES}/capped", {"metadata": {"annotations": {CAP: None}}})
     daemons.until(lambda: not cluster.api.list(daemons.PODS), third)
     assert len(times) <= 2  # of two instances, each of which deletes a pod once

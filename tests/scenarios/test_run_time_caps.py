@@ -81,12 +81,29 @@ def test_a_pod_is_ended_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(("cap", "before", "after"), [("30m", 0, 600), ("16m", -300, -120)])
+def test_pods_are_warned_ten_minutes_before(cap: str, before: float, after: float) -> None:
+    """Or after half of their time, if that is later; with a cycle at that instant."""
+    picture = world(f"{CAP}={cap}")
+    early = cycled(picture, before)
+    assert early.ends_soon == ()
+    assert early.wake_at == pictures.BORN.timestamp() + after
+    late = cycled(picture, after, early.carried)
+    assert [pod.task.name for pod in late.ends_soon] == ["old-0", "old-1"]
+    assert late.wake_at == late.ends_soon[0].at
+    assert cycled(picture, 3600.0, late.carried).ends_soon == ()
+
+
 def test_it_is_told_before_and_after() -> None:
-    """In the event of the bind, and that of the end."""
+    """In the events of the bind, of the last minutes, and of the end."""
     waiting = world(f"{CAP}=5m").replace("scheduled=600", "").replace("n1 n1", "- -")
     bound = cycled(waiting).binds[0]
     assert statuses.bound_notice(bound).message == (
         f"Successfully assigned default/old-0 to n1; it will be ended if it runs for 5m ({CAP})"
+    )
+    soon = cycled(world(f"{CAP}=11m")).ends_soon[0]
+    assert sentences.ends_soon(soon) == (
+        f"will be ended at 2026-01-01 11:01:00 UTC, when it has run for 11m ({CAP})"
     )
     evict = cycled(world(f"{CAP}=5m")).evicts[0]
     (job,) = running.snapshot_of(pictures.documents(world(f"{CAP}=5m"))).jobs

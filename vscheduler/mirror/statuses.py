@@ -8,6 +8,7 @@ Volcano tells no reason of its own, it says NotEnoughResources.
 """
 
 import datetime as dt
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from vscheduler.model import jobs
 from vscheduler.model.decisions import (
     WAITS_FOR_CLAIMS,
     Bind,
+    EndsSoon,
     Evict,
     GroupStatus,
     Reason,
@@ -114,6 +116,8 @@ POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
 EVICT = "Evict"
 """Volcano: the reason of eviction events."""
+ENDS_SOON = "EndsSoon"
+"""The reason of events about pods that will be ended when their time is up."""
 RELOADED = "ConfigurationReloaded"
 RELOAD_FAILED = "ConfigurationRejected"
 CONFIGURATION_CHANGED = "ConfigurationChanged"
@@ -147,6 +151,9 @@ class EventNotice(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     api_version: str = ""  # empty for the kinds above; owners of pods have kinds of any API
+    once: str = ""
+    """Ends the event's name, so that there is one of that name, whoever records it; empty if each
+    is an event of its own."""
 
 
 class ReasonAndMessage(NamedTuple):
@@ -415,6 +422,12 @@ def waiting_notice(pod: Task | InvalidPod, words: ReasonAndMessage) -> EventNoti
 def bound_notice(bind: Bind) -> EventNotice:
     """Return the event of a pod that was bound."""
     return _pod_notice(bind.task, ("Normal", SCHEDULED, sentences.assigned(bind)))
+
+
+def ends_soon_notice(pod: EndsSoon) -> EventNotice:
+    """Return the event of a pod that will be ended when its time is up."""
+    notice = _pod_notice(pod.task, ("Warning", ENDS_SOON, sentences.ends_soon(pod)))
+    return replace(notice, once=f"{math.ceil(pod.at):x}")
 
 
 def evicted_notice(evict: Evict, gang: Job) -> EventNotice:

@@ -84,6 +84,15 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """How many seconds the task was allowed to run, if that is the reason."""
 
 
+class EndsSoon(msgspec.Struct, frozen=True, kw_only=True):
+    """A running pod that will be ended, since its time is up soon."""
+
+    task: Task
+    at: float
+    limit: float
+    """How many seconds it may run."""
+
+
 class ShareAfter(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of an eviction on two queues: allocated ÷ deserved of the requested resource."""
 
@@ -540,6 +549,8 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     releases: tuple[Release, ...] = ()
     """What was asked for and no pod needs any more: first claims, then volumes, then resource
     claims, by name."""
+    ends_soon: tuple[EndsSoon, ...] = ()
+    """Pods that may run for a short time only, by name."""
     excluded: tuple[Exclusion, ...] = ()
     free_by_tier: tuple[FreeByTier, ...] = ()
     """Only with a plugin that keeps pods near each other."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from vscheduler.cluster.http.connection import ApiError, Connection
+from vscheduler.cluster.http.connection import ApiError, Conflict, Connection
 from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes.retries import WriteErrors
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
@@ -48,7 +48,9 @@ class Recorder(Protocol):
 
 
 class EventRecorder:
-    """Records each event as given; repeated events are not merged."""
+    """Records each event as given; repeated events are not merged, unless they are to be there
+    `once`.
+    """
 
     def __init__(
         self,
@@ -86,7 +88,8 @@ class EventRecorder:
             self._observe("event", "withheld")
             return
         self._events += 1
-        name = f"{notice.name[:NAME_MAX]}.{self._started}{self._events:x}"
+        last = notice.once or f"{self._started}{self._events:x}"
+        name = f"{notice.name[:NAME_MAX]}.{last}"
         body = event_body(notice, name, when, self._identity)
         path = paths.EVENTS.within(_namespace(notice))
         try:
@@ -94,6 +97,8 @@ class EventRecorder:
         except NotSentError:
             self._observe("event", "withheld")
         except ApiError as error:
+            if notice.once and isinstance(error, Conflict):
+                return  # it is there already
             self._errors.failed("event", error, f"{notice.namespace}/{notice.name}")
         else:
             self._observe("event", "written")
@@ -145,6 +150,7 @@ def _namespace(notice: EventNotice) -> str:
 def _action(notice: EventNotice) -> str:
     by_reason = {
         statuses.EVICT: "Evicting",
+        statuses.ENDS_SOON: "Evicting",
         statuses.GROUP_REFUSED: "Grouping",
         statuses.GROUP_INVALID: "Grouping",
         pod_owners.UNREADABLE: "Grouping",

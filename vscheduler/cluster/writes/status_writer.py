@@ -33,7 +33,7 @@ from vscheduler.mirror.statuses import Body, ReasonAndMessage
 from vscheduler.mirror.translate import pod_owners
 from vscheduler.model import jobs
 from vscheduler.model.claim_decisions import ClaimKind
-from vscheduler.model.decisions import Bind, CycleResult, Evict, GroupStatus, Pipeline
+from vscheduler.model.decisions import Bind, CycleResult, EndsSoon, Evict, GroupStatus, Pipeline
 from vscheduler.model.jobs import GroupState, InvalidPod, Job, JobId, Phase, Task, TaskId
 
 GROUP_SPACING_SECONDS = 1.0
@@ -103,6 +103,8 @@ class StatusWriter:
         self._reasons_max = REASONS_SLACK
         self._nominated: dict[TaskId, Pipeline] = {}
         """The status.nominatedNodeName set by this process on pods still waiting."""
+        self._ends_soon: dict[TaskId, EndsSoon] = {}
+        """Pods that were told so."""
         self._errors = WriteErrors(observe)
 
     def report(
@@ -132,6 +134,7 @@ class StatusWriter:
             else:
                 self._group_writes.offer(status.job, write)
             self._offer_reasons(status)
+        self._warn(result.ends_soon)
         self.nominate(_without_volumes(result))
         self._renominate(result)
         if result.finished:
@@ -186,6 +189,13 @@ class StatusWriter:
             if jobs.is_native(job) and theirs[0].whole:
                 write = partial(self._write_lost, job, known.uid, theirs)
                 self._queue.put(WritePriority.EVICTION, write)
+
+    def _warn(self, pods: Iterable[EndsSoon]) -> None:
+        """Record on pods that they will be ended, once for each end."""
+        told, self._ends_soon = self._ends_soon, {pod.task.uid: pod for pod in pods}
+        for uid, pod in self._ends_soon.items():
+            if uid not in told or told[uid].at != pod.at:
+                self._recorder.notify(statuses.ends_soon_notice(pod))
 
     def invalid(self, uid: str, rejection: DecodeError) -> None:
         """Record on the PodGroup with this UID that it can't be used."""

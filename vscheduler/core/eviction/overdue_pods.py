@@ -8,18 +8,21 @@ on. Slurm: a partition's MaxTime; Kueue: maximumExecutionTimeSeconds.
 from vscheduler.core.memo import evictable_pods
 from vscheduler.core.session.session import Session
 from vscheduler.model import run_times
-from vscheduler.model.decisions import OVERDUE, Evict
+from vscheduler.model.decisions import OVERDUE, EndsSoon, Evict
 from vscheduler.model.jobs import EVICTABLE, Task, TaskStatus
+
+WARNING_SECONDS = 600.0
+"""So long before its end a pod is warned, but not before half of its time is over."""
 
 
 def end(session: Session) -> None:
-    """End the pods whose time is up, and wake for the next one.
+    """End the pods whose time is up, warn those whose time is up soon, and wake for the next one.
 
     Runs after all actions, so that nothing starts on what they still have. Pods that aren't known
     to run, or are on lost nodes, are left alone, and so is a pod whose deletion the API server has
     just refused.
     """
-    now, refused = session.snapshot.now, session.snapshot.carried.reported.eviction_refused_pods
+    refused = session.snapshot.carried.reported.eviction_refused_pods
     capped = {name for name, queue in session.queues.items() if queue.run_time_cap is not None}
     if not capped:
         return
@@ -33,11 +36,20 @@ def end(session: Session) -> None:
                 continue
             if state.status(task) not in EVICTABLE or not _has_started(task):
                 continue
-            ends = evictable_pods.start(task) + limit
-            if ends > now:
-                session.wake(ends)
-            else:
+            if not _runs_on(session, task, limit):
                 _end(session, task, limit)
+
+
+def _runs_on(session: Session, task: Task, limit: float) -> bool:
+    """Whether the pod still has time; if little, it is warned."""
+    now, start = session.snapshot.now, evictable_pods.start(task)
+    ends = start + limit
+    warned = max(ends - WARNING_SECONDS, start + limit / 2)
+    session.wake(warned)
+    session.wake(ends)
+    if warned <= now < ends:
+        session.decided.warn(EndsSoon(task=task, at=ends, limit=limit))
+    return ends > now
 
 
 def _has_started(task: Task) -> bool:

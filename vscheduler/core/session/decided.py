@@ -9,6 +9,7 @@ import msgspec
 
 from vscheduler.model.decisions import (
     Bind,
+    EndsSoon,
     Evict,
     Pipeline,
     PromisedStart,
@@ -56,6 +57,8 @@ class Decided:
         """Reservations for pods that the owners of evicted pods are expected to create."""
         self.moved_in: Collection[TaskId] = self._moved_in
         """Pods that have taken over a reservation made for a replacement pod."""
+        self._ends_soon: list[EndsSoon] = []
+        self.ends_soon: Sequence[EndsSoon] = self._ends_soon
         self.wake_at: float | None = None
         """The earliest instant at which a decision could change without an event."""
 
@@ -92,6 +95,10 @@ class Decided:
         """Let the task take over a reservation made for a replacement pod."""
         self.nominate(task, node)
         self._moved_in.add(task.uid)
+
+    def warn(self, pod: EndsSoon) -> None:
+        """Say of a running pod that it will be ended soon."""
+        self._ends_soon.append(pod)
 
     def reserve(self, reservation: ReplacementReservation) -> None:
         """Reserve resources for a pod that doesn't exist yet, and wake when the time is up."""

@@ -84,6 +84,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         binds=_binds(session),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
         evicts=tuple(sorted(decided.evicts.values(), key=lambda evict: evict.task.key)),
+        ends_soon=tuple(sorted(decided.ends_soon, key=lambda each: each.task.key)),
         claims=claims.prepared,
         releases=claims.releases,
         groups=groups,

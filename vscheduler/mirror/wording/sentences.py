@@ -15,6 +15,7 @@ from vscheduler.model.decisions import (
     LEAVES_MAX,
     Bind,
     DomainRoom,
+    EndsSoon,
     Evict,
     LostPods,
     MissingResource,
@@ -107,6 +108,14 @@ def assigned(bind: Bind) -> str:
         return text
     return (
         f"{text}; it will be ended if it runs for {phrases.duration(bind.limit)} ({run_times.CAP})"
+    )
+
+
+def ends_soon(pod: EndsSoon) -> str:
+    """Return the message of the event of a pod that will be ended."""
+    ran = phrases.duration(pod.limit)
+    return (
+        f"will be ended at {phrases.instant(pod.at)}, when it has run for {ran} ({run_times.CAP})"
     )
 
 

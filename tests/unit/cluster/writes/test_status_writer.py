@@ -24,6 +24,7 @@ from vscheduler.model.constraints import Operator, Requirement, Selector
 from vscheduler.model.decisions import (
     Bind,
     CycleResult,
+    EndsSoon,
     Evict,
     GroupStatus,
     Pipeline,
@@ -114,10 +115,12 @@ class Desk:
         carried: Carried = FRESH,
         binds: tuple[Bind, ...] = (),
         job: Job = STORED,
+        ends_soon: tuple[EndsSoon, ...] = (),
     ) -> None:
         """Report a cycle."""
         result = CycleResult(
             binds=binds,
+            ends_soon=ends_soon,
             pipelined=(),
             evicts=(),
             groups=statuses,
@@ -343,6 +346,21 @@ async def test_a_group_that_starts_is_written_to_once(
         await patience.until(made.group_bodies)
         await made.settle()
         assert [body["status"]["phase"] for body in made.group_bodies()] == ["Running"]
+
+
+@pytest.mark.parametrize("code", [201, 409])
+async def test_a_pod_is_told_once_that_its_time_is_up_soon(serve: Serve, code: int) -> None:
+    """Another process records the same event, which the API server has already."""
+    soon = EndsSoon(task=a_task("a-0"), at=1000.5, limit=3600.0)
+    async with desk(serve, lambda _: code) as made:
+        made.report(ends_soon=(soon,))
+        made.report(ends_soon=(soon,))
+        await made.settle()
+        assert [body["metadata"]["name"] for _, _, body in made.calls] == ["a-0.3e9"]
+        assert set(made.written) <= {("event", "written")}
+        made.report(ends_soon=(replace(soon, at=2000.0),))
+        await made.settle()
+        assert made.events() == {("EndsSoon", "Pod"): 2}
 
 
 async def test_an_evicted_pod_is_told_for_whom_it_went(serve: Serve) -> None:
