@@ -1,17 +1,17 @@
 """Evictor: carries out eviction plans.
 
-All evictions for one job form a plan: dry run first, then the real run. The Eviction API enforces
-PodDisruptionBudgets and admission. When the API server would refuse any part of a plan, nothing of
-the plan is done, so no pod is lost for a job that cannot start. Each eviction carries the pod's
-UID, so that a newer pod of the same name is not evicted instead.
+All evictions for one job form a plan: dry run first, then the real run; one eviction alone needs no
+dry run. The Eviction API enforces PodDisruptionBudgets and admission. When the API server would
+refuse any part of a plan, nothing of the plan is done, so no pod is lost for a job that cannot
+start. Each eviction carries the pod's UID, so that a newer pod of the same name is not evicted
+instead.
 
 Pods go one by one until one is refused. In long plans, several that no budget protects go at the
 same time: one by one, 2,000 pods take longer than evictions may go unconfirmed.
 """
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 
@@ -148,13 +148,14 @@ def plans(result: CycleResult, budgets: Sequence[Budget]) -> list[Plan]:
     return found
 
 
-def _batches(plan: Plan) -> Iterator[tuple[Evict, ...]]:
+def _batches(plan: Plan) -> Iterator[range]:
     """Yield evictions that are sent at the same time: one of a pod under a budget, or several."""
-    for evict in plan.evicts[: plan.covered]:
-        yield (evict,)
-    size = max(1, min(AT_ONCE_MAX, len(plan.evicts) // AT_ONCE_PART))
-    for first in range(plan.covered, len(plan.evicts), size):
-        yield plan.evicts[first : first + size]
+    for number in range(plan.covered):
+        yield range(number, number + 1)
+    count = len(plan.evicts)
+    size = max(1, min(AT_ONCE_MAX, count // AT_ONCE_PART))
+    for first in range(plan.covered, count, size):
+        yield range(first, min(first + size, count))
 
 
 def _plan_of(evict: Evict) -> Hashable:
@@ -165,6 +166,60 @@ def _plan_of(evict: Evict) -> Hashable:
 
 def _is_covered(evict: Evict, budgets: Iterable[Budget]) -> bool:
     return any(budget.covers(evict.task) for budget in budgets)
+
+
+class _Round:
+    """The evictions of a plan once, as a dry run or for real, each a call of its own in the queue.
+
+    The next batch is queued by the last call of the batch before, so that the queue is never quiet
+    in between.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        step: Callable[[Evict], Awaitable[Step]],
+        queue: WriteQueue,
+        end: Callable[[Sequence[Step]], None],
+    ) -> None:
+        """`end` is called with a step for each eviction."""
+        self._step = step
+        self._queue = queue
+        self._end = end
+        self._batches = _batches(plan)
+        self._steps = [Step(evict=evict, verdict=EvictionResult.SPARED) for evict in plan.evicts]
+        self._left = 0
+        """Calls of the current batch that haven't ended."""
+        self._refused = False
+
+    def begin(self) -> None:
+        """Queue the first batch."""
+        self._put(next(self._batches), ahead=False)
+
+    def go_on(self) -> None:
+        """Queue the next batch, unless an eviction was refused or none is left.
+
+        It goes ahead of plans that haven't begun: if all took as long as the last one, their
+        evictions would expire unconfirmed.
+        """
+        batch = range(0) if self._refused else next(self._batches, range(0))
+        if batch:
+            self._put(batch, ahead=True)
+        else:
+            self._end(self._steps)
+
+    def _put(self, batch: range, *, ahead: bool) -> None:
+        self._left = len(batch)
+        for number in batch:
+            self._queue.put(WritePriority.EVICTION, partial(self._call, number), ahead=ahead)
+
+    async def _call(self, number: int) -> None:
+        step = await self._step(self._steps[number].evict)
+        self._steps[number] = step
+        self._refused |= step.verdict not in FREED
+        self._left -= 1
+        if not self._left:
+            self.go_on()
 
 
 class Evictor:
@@ -187,38 +242,29 @@ class Evictor:
         asked right before each call, and again when the request is written to the connection.
         Evictions have no other fencing: docs/fencing.md.
         """
-        self._queue.put(WritePriority.EVICTION, partial(self._carry_out, plan, on_evicted, report))
 
-    async def _carry_out(self, plan: Plan, on_evicted: OnEvicted, report: Report) -> None:
-        steps = await self._evict_all(plan, None)
-        if all(step.verdict in FREED for step in steps):
-            steps = await self._evict_all(plan, on_evicted)
+        def end(steps: Sequence[Step]) -> None:
+            report(Outcome(plan=plan, steps=tuple(steps)))
+
+        def end_dry_run(steps: Sequence[Step]) -> None:
+            if all(step.verdict in FREED for step in steps):
+                real.go_on()
+            else:
+                end([_unsent(step) for step in steps])
+
+        real = _Round(plan, partial(self._step, on_evicted), self._queue, end)
+        if len(plan.evicts) == 1:
+            real.begin()
         else:
-            steps = [_unsent(step) for step in steps]
-        report(Outcome(plan=plan, steps=tuple(steps)))
+            _Round(plan, partial(self._step, None), self._queue, end_dry_run).begin()
 
-    async def _evict_all(self, plan: Plan, on_evicted: OnEvicted | None) -> list[Step]:
-        """Evict until an eviction is refused.
-
-        Without `on_evicted`, all evictions are dry runs.
-        """
-        steps: list[Step] = []
-        for evicts in _batches(plan):
-            if any(step.verdict not in FREED for step in steps):
-                spared = EvictionResult.SPARED
-                steps += [Step(evict=evict, verdict=spared) for evict in evicts]
-                continue
-            steps += await asyncio.gather(*(self._step(evict, on_evicted) for evict in evicts))
-        return steps
-
-    async def _step(self, evict: Evict, on_evicted: OnEvicted | None) -> Step:
-        """Evict one pod, and tell of it."""
+    async def _step(self, on_evicted: OnEvicted | None, evict: Evict) -> Step:
+        """Evict one pod, and tell of it. Without `on_evicted`, this is a dry run."""
         step = Step(
             evict=evict, verdict=EvictionResult.UNKNOWN, message="the scheduler failed at it"
         )
         with self._queue.failures.contained("eviction", evict.task.key):
             step = await self._evict(evict, rehearsal=on_evicted is None)
-        self._queue.went_on()
         if on_evicted is not None and step.verdict is EvictionResult.EVICTED:
             on_evicted(evict)
         return step

@@ -89,7 +89,7 @@ class WriteQueue:
         self._reports_under_way = 0
         self._all_under_way = 0
         self.steps = 0
-        """Number of calls that ended, with any result, plus the finished parts of long calls."""
+        """Number of calls that ended, with any result."""
         self._yielder = CooperativeYield()
         self._bind_put_at = float("-inf")
 
@@ -98,15 +98,18 @@ class WriteQueue:
         """How long ago the last bind was added."""
         return time.monotonic() - self._bind_put_at
 
-    def put(self, priority: WritePriority, call: Call) -> bool:
-        """Add a call.
+    def put(self, priority: WritePriority, call: Call, *, ahead: bool = False) -> bool:
+        """Add a call; `ahead` of all waiting calls of its priority if it continues another one.
 
         Return False, and drop the call, when too many calls of this priority wait.
         """
         waiting = self._waiting[priority]
         if priority not in UNBOUNDED and len(waiting) >= self._waiting_max:
             return False
-        waiting.append(call)
+        if ahead:
+            waiting.appendleft(call)
+        else:
+            waiting.append(call)
         if priority is WritePriority.BIND:
             self._bind_put_at = time.monotonic()
         self._wake()
@@ -116,10 +119,6 @@ class WriteQueue:
     def busy(self) -> bool:
         """Whether any call waits or is in progress. Safe to call from any thread."""
         return any(self._waiting) or any(self._under_way)
-
-    def went_on(self) -> None:
-        """Record that a part of a long call is finished."""
-        self.steps += 1
 
     def throttled(self) -> None:
         """Lower the concurrency limit after a 429 of the API server."""

@@ -72,6 +72,8 @@ class Desk:
         self.steps: list[int] = []
         """Of the lanes, at each call."""
         self.calls: list[tuple[str, str, dict[str, Any] | None]] = []
+        self.most = 0
+        """Calls that were under way at the same time."""
         self.told: list[str] = []
         self.outcomes: list[Outcome] = []
 
@@ -101,8 +103,19 @@ async def carry_out(
     """Carry one plan out on a server; `pod` is what a read of a pod gives."""
     desk = Desk()
     queue = WriteQueue(workers=2, waiting_max=1)
+    under_way = 0
 
     async def handle(request: web.Request) -> web.Response:
+        nonlocal under_way
+        under_way += 1
+        desk.most = max(desk.most, under_way)
+        try:
+            await asyncio.sleep(0.001)  # so that calls overlap
+            return await respond(request)
+        finally:
+            under_way -= 1
+
+    async def respond(request: web.Request) -> web.Response:
         text = await request.read()
         body = json.loads(text) if text else None
         desk.calls.append((request.method, request.path, body))
@@ -154,11 +167,11 @@ async def test_a_plan_is_rehearsed_whole_and_then_done(serve: Serve) -> None:
 
 
 async def test_a_pod_whose_time_is_up_is_deleted(serve: Serve) -> None:
-    """No budget is asked; its UID is a precondition, and the first of two requests a dry run."""
+    """No budget is asked, and its UID is a precondition. One pod alone needs no dry run."""
     desk = await carry_out(serve, [an_evict("a-0", None, action=OVERDUE)], lambda *_: 200)
     uid = {"preconditions": {"uid": "uid-a-0"}}
     path = "/api/v1/namespaces/ns/pods/a-0"
-    assert desk.calls == [("DELETE", path, uid | {"dryRun": ["All"]}), ("DELETE", path, uid)]
+    assert desk.calls == [("DELETE", path, uid)]
     assert (desk.verdicts(), desk.told) == ([Verdict.EVICTED], ["a-0"])
 
 
@@ -250,7 +263,7 @@ async def test_an_eviction_without_a_clear_answer_is_looked_after(
 
 
 async def test_a_long_plan_is_seen_to_go_on(serve: Serve) -> None:
-    """It is one call, and takes as long as its evictions: each is a step."""
+    """Each eviction is a call of its own."""
     desk = await carry_out(serve, [an_evict("a-0"), an_evict("a-1")])
     assert desk.steps == [0, 1, 2, 3]
 
@@ -270,6 +283,13 @@ async def test_pods_of_a_long_plan_go_several_at_a_time(serve: Serve) -> None:
         assert desk.verdicts()[len(real) :] == [Verdict.SPARED] * (32 - len(real))
         assert sorted(desk.told) == [name for name in sorted(real) if name != "a-04"]
         assert desk.outcomes[0].obstacle is not None
+
+
+async def test_evictions_keep_to_the_limit_of_the_queue(serve: Serve) -> None:
+    """Of a long plan as well: while the API server is busy, fewer calls are made at once."""
+    desk = await carry_out(serve, [an_evict(f"a-{number:02}") for number in range(64)])
+    assert desk.verdicts() == [Verdict.EVICTED] * 64
+    assert desk.most <= 2
 
 
 async def test_nothing_is_sent_without_leave(serve: Serve) -> None:

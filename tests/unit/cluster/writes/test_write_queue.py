@@ -49,6 +49,18 @@ async def test_urgent_calls_go_first() -> None:
     assert seen == [(lane, number) for lane in WritePriority for number in range(2)]
 
 
+async def test_what_continues_a_call_goes_ahead_of_its_lane() -> None:
+    """And behind more urgent lanes."""
+    queue = WriteQueue(workers=1, waiting_max=10)
+    seen: list[object] = []
+    for word in ("first", "second"):
+        queue.put(WritePriority.EVICTION, noting(word, seen))
+    queue.put(WritePriority.EVICTION, noting("next step", seen), ahead=True)
+    queue.put(WritePriority.BIND, noting("bind", seen))
+    await run_until_quiet(queue)
+    assert seen == ["bind", "next step", "first", "second"]
+
+
 async def test_a_full_lane_takes_no_more() -> None:
     """Events are dropped rather than piled up; binds are always taken."""
     queue = WriteQueue(workers=1, waiting_max=2)
