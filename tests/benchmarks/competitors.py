@@ -5,12 +5,12 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import yaml
 
 from sandbox import binaries, components, free_ports, progress_report
-from sandbox.control_plane import ControlPlane
 from tests.benchmarks import binding_only
 from tests.benchmarks.loading import RACK, Customer
 from vscheduler.core.config import policy
@@ -20,6 +20,18 @@ VSCHEDULER = "vscheduler"
 KUBE_SCHEDULER = "kube-scheduler"
 LIMIT = "bind-only limit"
 PEER = "peer"
+
+
+class Place(Protocol):
+    """Where a scheduler finds its API server, such as a control plane."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Its credentials."""
+
+    @property
+    def directory(self) -> Path:
+        """Where its files can be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +49,7 @@ class Competitor:
 
     name: str
     customer: Customer
-    command: Callable[[ControlPlane], Command]
+    command: Callable[[Place], Command]
     schedules: bool = True
     """Whether it sees pods that come later, and leaves those alone that don't fit."""
 
@@ -45,7 +57,7 @@ class Competitor:
 def limit() -> Competitor:
     """Binds, and nothing else."""
 
-    def command(plane: ControlPlane) -> Command:
+    def command(plane: Place) -> Command:
         module = [sys.executable, "-m", "tests.benchmarks.binding_only"]
         return Command(words=[*module, f"--kubeconfig={plane.kubeconfig}"])
 
@@ -53,16 +65,17 @@ def limit() -> Competitor:
     return Competitor(name=LIMIT, customer=customer, command=command, schedules=False)
 
 
-def kube_scheduler() -> Competitor:
+def kube_scheduler(content_type: str = "application/vnd.kubernetes.protobuf") -> Competitor:
     """Kubernetes' own, its client's limits out of the way; gangs are pods to it."""
 
-    def command(plane: ControlPlane) -> Command:
+    def command(plane: Place) -> Command:
         program = binaries.find_or_build([binaries.SCHEDULER], progress=progress_report.silent)
         config = plane.directory / "competitor.yaml"
         config.write_text(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
             "leaderElection: {leaderElect: false}\n"
-            f"clientConnection: {{kubeconfig: {plane.kubeconfig}, qps: 5000, burst: 5000}}\n",
+            f"clientConnection: {{kubeconfig: {plane.kubeconfig}, qps: 5000, burst: 5000,\n"
+            f"  contentType: {content_type}, acceptContentTypes: {content_type}}}\n",
             encoding="utf-8",
         )
         path = str(program[binaries.SCHEDULER])
@@ -75,7 +88,7 @@ def kube_scheduler() -> Competitor:
 def vscheduler(*flags: str, name: str = VSCHEDULER) -> Competitor:
     """Ours, as it is installed, but for these flags."""
 
-    def command(plane: ControlPlane) -> Command:
+    def command(plane: Place) -> Command:
         (port,) = free_ports.choose(1)
         address = f"{LOOPBACK}:{port}"
         words = [sys.executable, "-m", "vscheduler", "run", *flags]
@@ -110,7 +123,7 @@ def near(competitor: Competitor) -> Competitor:
     if competitor.name != VSCHEDULER:
         return competitor
 
-    def command(plane: ControlPlane) -> Command:
+    def command(plane: Place) -> Command:
         config = plane.directory / "racks.yaml"
         config.write_text(yaml.safe_dump(_with_racks()), encoding="utf-8")
         given = competitor.command(plane)
@@ -122,7 +135,7 @@ def near(competitor: Competitor) -> Competitor:
 def _with_gangs(competitor: Competitor) -> Competitor:
     """kube-scheduler with Kubernetes' own gang API, which is off by default."""
 
-    def command(plane: ControlPlane) -> Command:
+    def command(plane: Place) -> Command:
         given = competitor.command(plane)
         return replace(given, words=[*given.words, components.GANG_GATES])
 
@@ -142,7 +155,7 @@ def _with_racks() -> dict[str, Any]:
 def peer(line: str, scheduler: str, *, grouped: bool) -> Competitor:
     """Whatever is started by a command line that takes --kubeconfig."""
 
-    def command(plane: ControlPlane) -> Command:
+    def command(plane: Place) -> Command:
         return Command(words=[*shlex.split(line), f"--kubeconfig={plane.kubeconfig}"])
 
     customer = Customer(scheduler=scheduler, grouped=grouped)

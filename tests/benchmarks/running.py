@@ -94,10 +94,10 @@ def running(plane: ControlPlane, competitor: Competitor) -> Iterator[Running]:
     try:
         yield Running(plane=plane, command=command, process=process, log=log, started=started)
     finally:
-        _end(process)
+        end(process)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """First ask, then make sure; a wrapper's children are in its session."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
