@@ -1,5 +1,6 @@
 """What a person does with the page, in a real browser. `make test-web` runs them."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 
 from tests.web import browsers, clusters, pasts, stage
 from tests.web.browsers import Person
@@ -236,6 +238,96 @@ def test_it_fits_into_any_window(person: Person, width: int) -> None:
             )
 
 
+def test_a_command_is_broken_between_its_words(person: Person, url: str, made: Stage) -> None:
+    """Not behind a hyphen, where it couldn't be typed again; a long word stays in the window."""
+    account = "system:serviceaccount:robotics:an-account-with-a-name-that-no-telephone-can-show"
+    made.reviewer.known[stage.STRANGER].user = account
+    person.open(url, 360)
+    person.sign_in(stage.STRANGER)
+    words = {each.text: each.size["height"] for each in person.many(".command .word")}
+    assert words["--clusterrole=view"] == words["kubectl"], "on one line"
+    assert person.overflow() == 0
+
+
+@pytest.mark.parametrize(("address", "text"), [("jobs", "td.reason"), ("nodes", "td.node-list")])
+def test_wide_windows_give_their_width_to_what_is_read(
+    person: Person, address: str, text: str
+) -> None:
+    """Names are near the sentences and jobs that belong to them."""
+    with stage.served(Stage(clusters.racks(time.time()))) as url:
+        person.open(url, 2200)
+        person.sign_in(stage.ADMIN)
+        person.go(address)
+        person.until(lambda: person.many(text))
+        assert person.one(text).location["x"] < 2200 * 0.45
+
+
+def test_one_is_singular(person: Person, url: str, made: Stage) -> None:
+    """Of pods, nodes and all else that is counted, also for those who may see numbers only."""
+    made.reviewer.known[stage.TENANT].everywhere = {"podgroups", "queues"}
+    made.reviewer.known[stage.TENANT].namespaces = set()
+    person.open(url)
+    person.sign_in(stage.TENANT)
+    for address in (*ADDRESSES, "job/robotics/simulate-1-000a"):
+        person.go(address)
+        assert not re.search(r"\b1 (pods|nodes|jobs|queues|others)\b", person.text), person.text
+    assert "12 pods on 1 node. You may not list pods." in person.one(".pods").text
+
+
+def test_numbers_say_what_they_are_of(person: Person, url: str) -> None:
+    """The jobs of a tenant, next to all jobs of the queues; the resource that makes a share."""
+    person.open(url, 360)
+    person.sign_in(stage.TENANT)
+    assert "in robotics" in person.one(".waiting .tally").text
+    assert "share: has ÷ deserves" in person.one(".fairness").text
+    assert "by pods" in person.one(".queues tbody").text
+    assert "deserves 40" in person.one(".queues tbody").text
+
+
+def test_keys_look_like_what_they_explain(person: Person) -> None:
+    """What isn't usable has a border in the bar as in its key."""
+    with stage.served(Stage(clusters.racks(time.time()))) as url:
+        person.open(url)
+        person.sign_in(stage.ADMIN)
+        key, bar = (person.one(f".free {each}.closed") for each in (".swatch", "rect"))
+        assert key.value_of_css_property("border-color") in _as_border(bar)
+        person.go("nodes")
+        person.until(lambda: "on unusable nodes" in person.one(".map .legend").text)
+
+
+def _as_border(bar: WebElement) -> set[str]:
+    color = bar.value_of_css_property("stroke")
+    return {color, color.replace("rgb(", "rgba(").replace(")", ", 1)")}
+
+
+def test_a_start_on_another_day_says_which(person: Person, url: str) -> None:
+    """A promise may be for days ahead."""
+    person.open(url)
+    said = person.driver.execute_async_script(
+        "const [time, done] = arguments;"
+        "import('./jobs.js').then((jobs) => done(jobs.startOf({startsBy: time})))",
+        "2031-03-09T12:00:00Z",
+    )
+    assert said.startswith("Starts by Mar 9 ")
+
+
+def test_lines_of_the_chart_are_apart(person: Person, url: str) -> None:
+    """Also if all queues have several times what they deserve."""
+    person.open(url)
+    script = (
+        "const done = arguments[0]; import('./chart.js').then(({show}) => {"
+        "const body = document.createElement('div'); document.body.append(body);"
+        "const queues = [5, 7, 18].map((share) => ({name: `q${share}`, shares: [share, share]}));"
+        "show(body, {queues, times: [1000, 1010], now: {}, count: 3}, 1010);"
+        "const lines = [...body.querySelectorAll('polyline')];"
+        "const one = body.querySelector('line.one').getAttribute('y1');"
+        "done([one, ...lines.map((each) => each.points[0].y)].map(Number)); })"
+    )
+    heights = person.driver.execute_async_script(script)
+    assert len({*heights}) == 4
+    assert heights == sorted(heights, reverse=True)
+
+
 def test_each_job_queue_and_node_has_an_address(person: Person, url: str) -> None:
     """It leads there after signing in, too; going back leads to the view before."""
     person.open(f"{url}#/job/speech/tune-0004")
@@ -318,6 +410,7 @@ def test_the_history_has_use_waits_and_jobs_of_the_past(
         person.until(lambda: "speech" in person.one(".usage .legend").text)
         assert person.many(".usage path")
         assert (person.overflow(), person.violations()) == (0, [])
+        assert person.many(".report td[data-title='CPU hours']"), "the unit in narrow windows"
         person.one("input[value=user]").send_keys(" ")
         person.until(lambda: "bob" in person.one(".report").text)
         assert "by=user" in person.driver.current_url

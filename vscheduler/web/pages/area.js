@@ -1,7 +1,7 @@
 // A chart of what was used over time: one area above the other, each the mean of a step.
 
 import { element, empty, fillWith, link, shape } from "./dom.js";
-import { called, quantity } from "./format.js";
+import { called, count, quantity } from "./format.js";
 import { kindOf } from "./colors.js";
 
 const HEIGHT = 220;
@@ -86,14 +86,14 @@ function when(time, span) {
   return span > 3 * 86400 ? day : span > 43200 ? `${day} ${clock}` : clock;
 }
 
-function niceStep(rough) {
+export function niceStep(rough) {
   const power = 10 ** Math.floor(Math.log10(rough));
   return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
 }
 
 function names(series, resource, href) {
   const items = series.map((each) => {
-    const text = each.name || `${each.names ?? "all"} others`;
+    const text = each.name || (each.names === undefined ? "all others" : count(each.names, "other"));
     const mean = sum(each.values) / (each.values.length || 1);
     return element(
       "li",

@@ -3,6 +3,7 @@
 import { element, empty, fillWith, link, shape } from "./dom.js";
 import { kindOf, meet, slotOf } from "./colors.js";
 import { toQueue } from "./route.js";
+import { niceStep } from "./area.js";
 import { unless } from "./format.js";
 
 const HEIGHT = 190;
@@ -36,7 +37,9 @@ function draw(body, found, now, nothing) {
   }
   meet(found.queues.map((queue) => queue.name));
   const shares = found.queues.flatMap((queue) => queue.shares.filter((each) => each !== null));
-  const most = Math.min(HIGHEST * 1.05, Math.max(1.25, ...shares) * 1.05);
+  // Higher shares are cut, unless all are: the line of 1 stays readable.
+  const highest = shares.some((share) => share < HIGHEST) ? HIGHEST : Infinity;
+  const most = Math.min(highest, Math.max(1.25, ...shares)) * 1.05;
   // As much time as there is something of, in whole tens of minutes.
   const span = Math.min(HOUR, Math.max(600, 600 * Math.ceil((now - (found.times[0] ?? now)) / 600)));
   const x = (time) => LEFT + ((width - LEFT - 4) * (time - (now - span))) / span;
@@ -49,17 +52,19 @@ function draw(body, found, now, nothing) {
       chart.append(shape("polyline", { class: `line ${kindOf(queue.name)} dash-${slotOf(queue.name) || at + 1}`, points: text.join(" ") }));
     }
   });
-  fillWith(body, [found, now, width], () => [element("div", { class: "plot" }, chart), lines(found)]);
+  chart.append(shape("text", { class: "over-lines", x: LEFT + 6, y: y(1) - 5 }, "what it deserves"));
+  fillWith(body, [found, now, width], () => [element("p", { class: "sub axis" }, "share: has ÷ deserves"), element("div", { class: "plot" }, chart), lines(found)]);
 }
 
 function axes(chart, { width, most, x, y, now, span, cut }) {
-  for (let share = 0; share <= most; share += 0.5) {
+  const step = Math.max(0.5, niceStep(most / 5));
+  for (let share = 0; share <= most; share += step) {
     chart.append(
-      shape("line", { class: share === 1 ? "one" : "grid", x1: LEFT, x2: width, y1: y(share), y2: y(share) }),
-      shape("text", { x: LEFT - 8, y: y(share) + 4, "text-anchor": "end" }, `${share.toFixed(1)}${cut && share + 0.5 > most ? "+" : ""}`),
+      shape("line", { class: "grid", x1: LEFT, x2: width, y1: y(share), y2: y(share) }),
+      shape("text", { x: LEFT - 8, y: y(share) + 4, "text-anchor": "end" }, `${share.toFixed(1)}${cut && share + step > most ? "+" : ""}`),
     );
   }
-  chart.append(shape("text", { x: LEFT + 6, y: y(1) - 5 }, "what it deserves"));
+  chart.append(shape("line", { class: "one", x1: LEFT, x2: width, y1: y(1), y2: y(1) }));
   const whole = span / 60;
   for (const [minutes, anchor] of [[whole, "start"], [whole / 2, "middle"], [0, "end"]]) {
     const words = minutes ? `${minutes}m ago` : "now";
@@ -98,6 +103,6 @@ function lines(found) {
     );
   });
   const others = found.count - items.length;
-  if (others > 0) items.push(element("li", {}, `${others} more are nearer to what they deserve`));
-  return element("ul", { class: "lines", "aria-label": "Shares now: has ÷ deserves" }, items);
+  if (others > 0) items.push(element("li", {}, `${others} more ${others === 1 ? "is" : "are"} nearer to what ${others === 1 ? "it deserves" : "they deserve"}`));
+  return element("ul", { class: "lines", "aria-label": "Shares now" }, items);
 }

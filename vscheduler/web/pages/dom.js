@@ -82,6 +82,10 @@ export function empty(sentence) {
   return element("p", { class: "empty" }, sentence);
 }
 
+// A command whose lines break between its words, as long as a word fits on a line.
+export const command = (text) =>
+  element("code", {}, text.split(/( )/).map((word) => (word === " " ? word : element("span", { class: "word" }, word))));
+
 // A part of the page with a heading; `more` stands beside the heading.
 export function panel(kind, title, more = []) {
   const body = element("div", { class: "body" });

@@ -1,12 +1,12 @@
 // One job: why it waits and what would start it, its pods and nodes, and what was decided about it.
 
-import { cell, definitions, element, empty, fillWith, link, panel, reconcile, row, table } from "./dom.js";
+import { cell, command as commandOf, definitions, element, empty, fillWith, link, panel, reconcile, row, table } from "./dom.js";
 import { Refused, get } from "./api.js";
-import { ageSince, clock, moment, words } from "./format.js";
+import { ageSince, clock, count, moment, words } from "./format.js";
 import { list as decisionList } from "./decisions.js";
 import { toNode, toQueue } from "./route.js";
 import { ofJob } from "./usage.js";
-import { whyOf } from "./jobs.js";
+import { startOf, whyOf } from "./jobs.js";
 
 const REMEDIES_MS = 150000;
 export const needs = ["jobs", "decisions"];
@@ -73,7 +73,7 @@ function gone([namespace, name], { problem, past }) {
     element("p", { class: "crumbs" }, link("#/history", "History"), " / ", past.namespace),
     element("h1", {}, past.workload || name, " ", element("span", { class: `mark state-${state.toLowerCase()}` }, state)),
     definitions(shown),
-    element("p", { class: "empty" }, "It isn't there any more, or hasn't been seen yet; this is what the history has."),
+    element("p", { class: "empty" }, "The job is gone, or its objects haven't been seen yet: this is what the history has."),
   ];
 }
 
@@ -109,9 +109,7 @@ function why(job) {
   if (job.reason) made.push(element("p", { class: "headline" }, words(job.reason)));
   made.push(element("p", { class: "message" }, job.message ?? whyOf(job)));
   if (job.place) made.push(element("p", {}, `Place in line: ${job.place.sentence}.`));
-  if (job.startsBy) {
-    made.push(element("p", {}, `It starts by ${moment(job.startsBy)} if running pods end by their limits.`));
-  }
+  if (job.startsBy) made.push(element("p", {}, startOf(job)));
   return [element("div", { class: "text" }, made)];
 }
 
@@ -146,14 +144,11 @@ function help(job) {
         { class: "text" },
         element("div", { role: "status" }, remedies ? saidOf(remedies) : []),
         element("p", {}, button),
-        element("div", { class: "command" }, element("code", {}, ...wordsOf(command)), copy(command)),
+        element("div", { class: "command" }, commandOf(command), copy(command)),
       ),
     ];
   });
 }
-
-// Lines of a command break between its words only, not behind a hyphen.
-const wordsOf = (command) => command.split(/( )/).map((word) => (word === " " ? word : element("span", { class: "word" }, word)));
 
 function saidOf({ found, at, problem }) {
   if (problem) return [element("p", { class: "problem" }, problem)];
@@ -204,8 +199,9 @@ function copy(text) {
 
 function pods(body, job) {
   if (!job.members) {
-    const { pods: number, count } = job.nodes;
-    body.replaceChildren(empty(number ? `${number} pods on ${count} nodes. You may not list pods.` : "You may not list pods."));
+    const { pods: number, count: nodes } = job.nodes;
+    const where = number ? `${count(number, "pod")} on ${count(nodes, "node")}. ` : "";
+    body.replaceChildren(empty(`${where}You may not list pods.`));
     return;
   }
   if (!job.members.length) {

@@ -3,7 +3,7 @@
 
 import { cell, choice, element, empty, fillWith, link, pager, panel, reconcile, row, searchField, table } from "./dom.js";
 import * as route from "./route.js";
-import { ageSince, called, clock, seenBy, unless, words } from "./format.js";
+import { ageSince, called, count, moment, seenBy, unless, words } from "./format.js";
 import { get } from "./api.js";
 
 const PAGE = 50;
@@ -113,10 +113,10 @@ function rowOf({ job, kind, resource, all }) {
     return row({}, name, pods, amount, cell({ class: "number", "data-title": "age" }, since, state), nodesOf(job));
   }
   const place = job.place
-    ? [String(job.place.overall), element("span", { class: "sub aside" }, `${job.place.inQueue} of ${job.place.ofQueue}`)]
+    ? [String(job.place.overall), element("span", { class: "sub aside" }, `${job.place.inQueue} of ${job.place.ofQueue} in queue`)]
     : ["–"];
   const since = element("span", { "data-since": job.waitingSince }, ageSince(job.waitingSince));
-  const promise = job.startsBy ? [element("span", { class: "sub" }, `starts by ${clock(job.startsBy)}`)] : [];
+  const promise = job.startsBy ? [element("span", { class: "sub" }, `starts by ${moment(job.startsBy)}`)] : [];
   return row(
     {},
     name,
@@ -134,6 +134,8 @@ function podsOf({ pods }) {
   return [`${pods.running} of ${pods.total}`, least];
 }
 
+export const startOf = (job) => `Starts by ${moment(job.startsBy)} if running pods end by their limits.`;
+
 export function whyOf(job) {
   if (job.short) return job.short;
   return job.nodes.count ? "Its pods are being bound." : "The scheduler hasn't said anything about it yet.";
@@ -147,10 +149,7 @@ function amountOf(job, resource) {
 
 function nodesOf(job) {
   const { nodes } = job;
-  if (!nodes.named) {
-    const noun = nodes.count === 1 ? "node" : "nodes";
-    return cell({ class: "node-list" }, `${nodes.count} ${noun}`);
-  }
+  if (!nodes.named) return cell({ class: "node-list" }, count(nodes.count, "node"));
   const chips = nodes.named.map((each) =>
     element("li", {}, link(route.toNode(each.name), each.pods === 1 ? each.name : `${each.name} ×${each.pods}`)),
   );

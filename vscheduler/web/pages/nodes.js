@@ -133,7 +133,7 @@ function summary(found, at, resource, without) {
   if (discrete && largest > 0) {
     const most = Math.max(...total);
     const sizes = [...new Set([most, ...HOLES.filter((each) => each < most)])];
-    const rooms = sizes.map((size) => [size, sum(free.map((each) => Math.floor(each / size)))]);
+    const rooms = sizes.map((size) => [size, sum(free.map((each) => Math.floor(each / size)))]).filter(([, number]) => number > 0);
     lines.push(element("p", {}, `Room for ${listed(rooms.map(([size, number]) => `${count(number, "pod")} of ${size}`))} ${called(resource, sizes.at(-1))}.`));
     lines.push(histogram(free, total, most, unit));
   } else if (largest > 0) {
@@ -176,7 +176,7 @@ function keys(found, at) {
   const kinds = [
     ...named.map((name) => [kindOf(name), name, route.toQueue(name)]),
     ...(rest > 0 || unseen(found, at) ? [["hue-0", rest > 0 ? count(rest, "other queue") : "jobs that you may not see"]] : []),
-    ...[["others", "other schedulers"], ["ending", "ending"], ["reserved", "promised"], ["closed", "not usable"]].filter(([part]) => some(part)),
+    ...[["others", "other schedulers"], ["ending", "ending"], ["reserved", "reserved"], ["closed", "on unusable nodes"]].filter(([part]) => some(part)),
     ["unused", "free"],
   ];
   fillWith(parts.keys, kinds, () =>

@@ -1,13 +1,13 @@
 // The first screen: how much is free and who has the rest, what waits and why, and what starts next.
 
-import { cell, element, empty, fillWith, link, panel, reconcile, row, shape, table } from "./dom.js";
+import { cell, command, element, empty, fillWith, link, panel, reconcile, row, shape, table } from "./dom.js";
 import { kindOf, slotOf } from "./colors.js";
 import { address, toJob, toQueue } from "./route.js";
-import { ageSince, called, clock, count, now, quantity, seenBy, unless, words } from "./format.js";
+import { ageSince, called, count, now, quantity, seenBy, unless, words } from "./format.js";
 import { get } from "./api.js";
 import * as chart from "./chart.js";
 import * as decisions from "./decisions.js";
-import { whyOf } from "./jobs.js";
+import { startOf, whyOf } from "./jobs.js";
 import { bar, meetHolders, noQueues, scaleOf, shareOf } from "./queues.js";
 
 const QUEUES = 10;
@@ -37,14 +37,14 @@ export function enter(root) {
 function nothingToSee(user) {
   const [, namespace, name] = user.match(/^system:serviceaccount:([^:]+):([^:]+)$/) ?? [];
   const subject = name ? `--serviceaccount=${namespace}:${name}` : `--user=${user}`;
-  const command = `kubectl create rolebinding vscheduler-page -n NAMESPACE --clusterrole=view ${subject}`;
+  const grant = `kubectl create rolebinding vscheduler-page -n NAMESPACE --clusterrole=view ${subject}`;
   return [
     element(
       "div",
       { class: "text" },
       element("p", {}, `${user} may list neither queues nor PodGroups of a namespace that has jobs.`),
       element("p", {}, "Where the roles for tenants are installed, the role view of a namespace is enough to see its jobs. An administrator grants it with:"),
-      element("div", { class: "command" }, element("code", {}, command)),
+      element("div", { class: "command" }, command(grant)),
     ),
   ];
 }
@@ -72,7 +72,7 @@ export function show(root, found, { about }) {
   const holders = meetHolders(found.queues.queues, main);
   const { holders: number = 0 } = found.queues;
   fillWith(parts.free.body, [about.resources, holders, number, about.visitor.queues], () => freeNow(about, holders, number));
-  fillWith(parts.waiting.body, [found.jobs.reasons, found.jobs.states, about.instance.leads], () => whyWaiting(found.jobs, about));
+  fillWith(parts.waiting.body, [found.jobs.reasons, found.jobs.states, about.instance.leads, visitor.namespaces], () => whyWaiting(found.jobs, about));
   next(parts.next.body, found.jobs, main, about);
   queueList(parts.queues.body, found.queues, main, about);
   chart.show(parts.fairness.body, found.fairness, now(), chart.none(about));
@@ -137,7 +137,7 @@ function shares(resource, holders, number) {
     [more > 0 ? count(more, "other queue") : "without a queue", "hue-0", rest],
     ["other schedulers", "others", resource.others.value],
     ["ending", "ending", resource.ending.value],
-    ["promised", "reserved", resource.reserved.value],
+    ["reserved", "reserved", resource.reserved.value],
     ["on unusable nodes", "closed", resource.closed.value],
     ["free", "unused", resource.free.value],
   ];
@@ -181,6 +181,7 @@ function whyWaiting(jobs, about) {
       ([state, number, verb]) => element("li", {}, link(address("jobs", [], { state }), element("strong", {}, String(number)), ` ${verb}`)),
     ),
   );
+  if (about.visitor.namespaces?.length) tally.append(element("li", { class: "sub" }, `in ${scopeOf(about.visitor.namespaces)}`));
   if (!waiting) {
     const none = `No job${seenBy(about.visitor)} waits.`;
     const first = running + finished ? "" : " Jobs appear here once their pods name this scheduler in spec.schedulerName.";
@@ -200,6 +201,9 @@ function whyWaiting(jobs, about) {
   );
   return [tally, element("ul", { class: "reasons" }, reasons)];
 }
+
+// Where the jobs are that are counted; queues count those of other tenants as well.
+const scopeOf = (namespaces) => (namespaces.length > 3 ? count(namespaces.length, "namespace") : namespaces.join(", "));
 
 const share = (part) =>
   shape("svg", { class: "part", "aria-hidden": "true" }, shape("rect", { class: "hue-0", width: `${100 * part}%`, height: "100%" }));
@@ -235,14 +239,9 @@ function nextOne({ job, main }) {
         element("span", { class: "since", "data-since": job.waitingSince, title: "waiting" }, ageSince(job.waitingSince)),
       ),
       element("p", { class: "sub" }, [job.namespace, ...about].join(", ")),
-      element("p", {}, reason(job)),
+      element("p", {}, job.startsBy ? startOf(job) : whyOf(job)),
     ),
   );
-}
-
-function reason(job) {
-  if (job.startsBy) return `Starts by ${clock(job.startsBy)} if running pods end by their limits.`;
-  return whyOf(job);
 }
 
 function queueList(body, found, main, about) {
@@ -267,7 +266,7 @@ function queueList(body, found, main, about) {
 
 function queueRow({ queue, scale, main }) {
   const figure = queue.resources[main];
-  const deserves = figure?.deserves?.value > 0 ? element("span", { class: "sub" }, `of ${figure.deserves.text}`) : null;
+  const deserves = figure?.deserves?.value > 0 ? element("span", { class: "sub" }, `deserves ${figure.deserves.text}`) : null;
   return row(
     {},
     cell(

@@ -71,7 +71,7 @@ export function legend() {
     key("has", "has", whole),
     key("borrowed", "borrowed", whole),
     key("wants", "wants", { x: 1, y: 1, width: 24, height: 10 }),
-    key("deserves", "deserves", { x: 4, width: 3, height: "100%" }),
+    key("deserves", "deserves", { x: 11.5, width: 3, height: "100%" }),
   );
 }
 
@@ -119,7 +119,7 @@ function rowOf({ queue, scale, resource }) {
   if (queue.state !== "Open") about.unshift(queue.state);
   const has = [figure?.has.text ?? "0"];
   if (borrowed > 0) has.push(element("span", { class: "sub over" }, `${figure.borrowed.text} borrowed`));
-  const share = shareOf(queue);
+  const share = shareOf(queue, resource);
   return row(
     queue.inner ? { class: "inner" } : {},
     cell(
@@ -147,7 +147,7 @@ function rowOf({ queue, scale, resource }) {
 export function shareOf({ ratio, share }, usual = "") {
   if (ratio === null) return ["–"];
   const resource = largestOf(share);
-  return [ratio.toFixed(2), resource && resource !== usual ? element("span", { class: "sub" }, called(resource)) : null];
+  return [ratio.toFixed(2), resource && resource !== usual ? element("span", { class: "sub" }, `by ${called(resource)}`) : null];
 }
 
 export const largestOf = (share) => share.match(/\((.+)\)/)?.[1] ?? "";

@@ -104,7 +104,7 @@ function reportOf(body, rows, resource, by, seen) {
     body.replaceChildren(empty(`Nothing${seen} ran in this time.`));
     return;
   }
-  const title = `${called(resource)} × hours`;
+  const title = `${called(resource, 1)} hours`;
   let whole = body.querySelector("table");
   if (whole?.dataset.kind !== `${by} ${title}`) {
     const noun = KINDS.find(([kind]) => kind === by)[1].slice(0, -1);
@@ -114,7 +114,7 @@ function reportOf(body, rows, resource, by, seen) {
     whole.dataset.kind = `${by} ${title}`;
     body.replaceChildren(whole);
   }
-  const items = rows.slice(0, 100).map((each) => ({ ...each, by, resource }));
+  const items = rows.slice(0, 100).map((each) => ({ ...each, by, resource, title }));
   reconcile(whole.querySelector("tbody"), items, (item) => item.name, reportRow);
 }
 
@@ -129,7 +129,7 @@ function reportRow(item) {
       item.by === "queue" ? element("span", { class: `swatch ${kindOf(item.name)}`, "aria-hidden": "true" }) : null,
       item.by === "queue" && item.name ? link(toQueue(item.name), name) : name,
     ),
-    cell({ class: "number", "data-title": "used" }, quantity(item.resource, hours(item.podSeconds[item.resource] ?? 0))),
+    cell({ class: "number", "data-title": item.title }, quantity(item.resource, hours(item.podSeconds[item.resource] ?? 0))),
     cell({ class: "number", "data-title": "finished" }, String(item.finished)),
     cell({ class: "number", "data-title": "median wait" }, wait(waits?.p50)),
     cell({ class: "number", "data-title": "90 % within" }, wait(waits?.p90)),
