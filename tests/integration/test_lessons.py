@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -90,6 +91,7 @@ def test_a_lesson_is_as_its_readme_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each command prints what stands below it, and expected.yaml is what there is in the end."""
+    lesson = Lesson(shutil.copytree(lesson.folder, tmp_path / lesson.name))  # some write files
     monkeypatch.chdir(lesson.folder)
     cluster.create_nodes(count=2)
     stage = Stage(lesson, tmp_path / "site")
