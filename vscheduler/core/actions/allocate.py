@@ -217,6 +217,7 @@ def _exceeds_share(session: Session, queue: Queue, state: JobState) -> bool:
     within = reasons.pods_within_share(session, queue, task)
     if within >= state.missing_tasks:
         return False
+    session.spend("tasks", TASK_COST)
     cluster, (_, usable) = session.cluster, session.placement.fits(task)
     free = (cluster.allocatable - cluster.future_used)[usable]
     room = int(resources.copies(session.request(task), free).sum())
