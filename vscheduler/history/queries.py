@@ -144,15 +144,15 @@ class _Steps:
         """`runs` as of Reader._runs."""
         self._shape = (len(keys), len(edges) - 1)
         groups = np.searchsorted(np.array(keys, dtype=np.int64), runs[:, 0])
-        self._requests = runs[:, 1]
-        self._times = runs[:, 2:] - edges[0]
+        self._requests, self._counts = runs[:, 1], runs[:, 4]
+        self._times = runs[:, 2:4] - edges[0]
         self._ends = edges[1:] - edges[0]
         at = np.minimum(self._times // step, self._shape[1] - 1)
         self._places = groups[:, None] * self._shape[1] + at
 
     def sums(self, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return pod-seconds by group and step: shape (G, S). `amounts` are those of requests."""
-        held = amounts[self._requests]
+        held = amounts[self._requests] * self._counts
         total = np.zeros(self._shape)
         for side, sign in ((0, 1.0), (1, -1.0)):
             places, times = self._places[:, side], self._times[:, side]
@@ -280,12 +280,14 @@ class Reader:
     def _runs(
         self, link: sqlite3.Connection, by: By, wanted: Filter, since: int, until: int
     ) -> NDArray[np.int64]:
-        """Return group, request, beginning and end of runs in [since, until): shape (N, 4)."""
+        """Return group, request, beginning, end and number of equal runs in [since, until): shape
+        (N, 5). Pods of a gang begin and end together; the index `usage` has them side by side.
+        """
         where = _Conditions(wanted, "kinds")
         runs = [
-            f"""SELECT kinds.{by}, request, MAX(began, :since), {end}
+            f"""SELECT kinds.{by}, request, MAX(began, :since), {end}, COUNT(*)
             FROM kinds CROSS JOIN runs ON kind = kinds.id
-            WHERE {condition} AND began < :until AND {where}"""
+            WHERE {condition} AND began < :until AND {where} GROUP BY kinds.id, ended, began"""
             for end, condition in (
                 ("MIN(ended, :until)", "ended > :since"),
                 (":until", "ended IS NULL"),
@@ -293,7 +295,7 @@ class Reader:
         ]
         given = {**where.values, "since": since, "until": until}
         rows = link.execute(" UNION ALL ".join(runs), given)
-        return np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 4)
+        return np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 5)
 
     def _waits(self, link: sqlite3.Connection, by: By, wanted: Filter) -> Mapping[int, Waits]:
         where = _Conditions(wanted, "jobs")
