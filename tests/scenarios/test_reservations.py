@@ -1,10 +1,13 @@
 """Promised starts and backfill, in pictures: who goes ahead, and what each one is told."""
 
+import dataclasses
+
 import pytest
 
 from tests import device_labs, running
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
+from vscheduler.core.placement import availability
 from vscheduler.mirror.wording import sentences
 from vscheduler.model.snapshot import FRESH
 from vscheduler.simulator import run
@@ -204,6 +207,35 @@ def test_a_promise_is_planned_anew_if_what_it_rests_on_is_gone(gone: str) -> Non
     later = run.read(left, Options(reads=rules.reads, now=given.now + 1))
     after = cycle.run_cycle(later.mirror.snapshot(later.now, first.carried), rules)
     assert after.carried.reservations == ()
+
+
+def test_promises_that_still_hold_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the node of a later one is lost, and few instants are looked at."""
+    documents = pictures.documents(f"""
+        node  n1 cpu=2   node n2 cpu=2   node n3 cpu=2
+        queue q
+        job   q/a scheduled=600 {RUN_TIME}=20m cpu=2 n1
+        job   q/b scheduled=600 {RUN_TIME}=25m cpu=1 n2
+        job   q/c scheduled=600 {RUN_TIME}=30m cpu=1 n2
+        job   q/d scheduled=600 {RUN_TIME}=40m cpu=2 n3
+        job   q/first age=50 {RUN_TIME}=1h cpu=2 -
+        job   q/second age=40 {RUN_TIME}=1h cpu=2 -
+        job   q/third age=30 {RUN_TIME}=1h cpu=2 -
+        """)
+    rules = policy("conservative")
+    given = run.read(documents, Options(reads=rules.reads))
+    before = cycle.run_cycle(given.mirror.snapshot(given.now, FRESH), rules).carried.reservations
+    assert [node for each in before for _, node in each.nodes] == ["n1", "n2", "n3"]
+    left = [
+        each
+        for each in documents
+        if "n3" not in (each["metadata"]["name"], each.get("spec", {}).get("nodeName"))
+    ]
+    later = run.read(left, Options(reads=rules.reads, now=given.now + 1))
+    carried = dataclasses.replace(FRESH, reservations=before)
+    monkeypatch.setattr(availability, "INSTANTS_MAX", 2)
+    after = cycle.run_cycle(later.mirror.snapshot(later.now, carried), rules).carried.reservations
+    assert after[:2] == before[:2]
 
 
 def test_a_promised_start_survives_fairness() -> None:

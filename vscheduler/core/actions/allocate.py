@@ -255,7 +255,8 @@ class BlockedJobs:
     def keep_out(self, state: JobState) -> None:
         """Let a job wait that can't start since what is free is reserved for others."""
         self.kept_out.append(state)
-        self.reserve(state)
+        if self._session.reservations.wanted(state.job.queue):
+            self._session.reservations.reserve(state)
 
     def reserve(self, state: JobState) -> None:
         """Promise a start to a job that has no turn, or has had it in vain."""

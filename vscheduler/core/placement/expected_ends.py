@@ -15,9 +15,6 @@ from vscheduler.model.resources import Vector
 Rows = NDArray[np.int64]
 Times = NDArray[np.float64]
 
-RELEASED_MAX = 64
-"""So many matrices of released resources are kept, as many as instants of one plan."""
-
 
 class _OfJob(NamedTuple):
     """The pods of one job that hold nodes, as far as the job itself tells."""
@@ -71,8 +68,6 @@ class ExpectedEnds:
         self.some_are_unknown = False
         """Whether it isn't known of any pod when it ends."""
         self._known: Columns | None = None
-        self._released: dict[int, Vector] = {}
-        """By number of pods that have ended, what they release on nodes, (N, R)."""
 
     @property
     def decided(self) -> tuple[int, int]:
@@ -84,25 +79,12 @@ class ExpectedEnds:
         columns = self.columns()
         return [self._tasks[at] for at in columns.places[: _last(columns.times, instant)].tolist()]
 
-    def between(self, begin: float, until: float) -> tuple[Times, Rows, Vector]:
-        """Return when pods end after one instant until another, (n,), on which rows, (n,), and what
-        they release, (n, R).
-        """
-        columns = self.columns()
-        chosen = slice(_last(columns.times, begin), _last(columns.times, until))
-        return columns.times[chosen], columns.rows[chosen], columns.amounts[chosen]
-
     def free_at(self, instant: float) -> Vector:
         """Return what nodes will have free then, (N, R), if nothing else starts."""
-        columns = self.columns()
-        last, free = _last(columns.times, instant), self._session.free
-        released = self._released.get(last)
-        if released is None:
-            if len(self._released) >= RELEASED_MAX:
-                self._released.clear()
-            released = self._released[last] = np.zeros_like(free)
-            np.add.at(released, columns.rows[:last], columns.amounts[:last])
-        return free + released
+        columns, free = self.columns(), self._session.free.copy()
+        last = _last(columns.times, instant)
+        np.add.at(free, columns.rows[:last], columns.amounts[:last])
+        return free
 
     def by_queue(self, instant: float) -> Mapping[str, Vector]:
         """Return what pods that end until then release, (R,), by the names of their queues."""
@@ -111,10 +93,6 @@ class ExpectedEnds:
         found = np.zeros((len(self._queues), self._session.space.size), dtype=np.int64)
         np.add.at(found, columns.queues[:last], columns.amounts[:last])
         return {name: found[at] for name, at in self._queues.items() if found[at].any()}
-
-    def instants(self) -> Times:
-        """Return when pods end, in ascending order."""
-        return self.columns().times
 
     def bound_since(self, binds: int) -> Columns:
         """Return the columns of pods that were bound after so many others in this cycle."""
@@ -178,7 +156,6 @@ class ExpectedEnds:
         columns = columns.of(np.flatnonzero(known_ends & (columns.rows >= 0)))
         if known is not None:
             columns = known.with_more(columns)
-        self._released.clear()
         return columns.of(np.argsort(columns.times, kind="stable"))
 
     def _amounts(self, more: Sequence[tuple[Job, _OfJob]]) -> Vector:

@@ -205,11 +205,13 @@ class Feasibility:
         Only capabilities that a plugin enforces count.
         """
         session, known = self._session, self._session.queues
-        least = session.space.amounts(self._least(need))
         line, name = {}, queue
         while name in known and name not in line:
             line[name] = known[name]
             name = known[name].parent or ROOT
+        if not any(each.capability for each in line.values()):
+            return ()
+        least = session.space.amounts(self._least(need))
         if not any(
             least.get(resource, 0) > amount
             for each in line.values()

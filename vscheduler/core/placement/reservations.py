@@ -21,9 +21,8 @@ import numpy as np
 
 from vscheduler.core.config.policy import Backfill
 from vscheduler.core.placement import availability
-from vscheduler.core.placement.availability import Availability, Copies
+from vscheduler.core.placement.availability import Availability, Copies, Held
 from vscheduler.core.placement.expected_ends import ExpectedEnds, Rows, Times
-from vscheduler.core.placement.reserved import Held, Reserved
 from vscheduler.core.placement.start_proofs import Minimum, Places, StartProofs
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
@@ -52,10 +51,10 @@ class Reservations:
         self._session = session
         self._ends = ExpectedEnds(session)
         self._proofs = StartProofs(session, self._ends)
-        self._reserved = Reserved(self._ends, session.space.size)
+        self._reserved: dict[JobId, Held] = {}
         self._table: Availability | None = None
-        self._blocking: dict[JobId, PromisedStart] = {}
-        """Jobs that didn't start while something was reserved, with the first start of these."""
+        self._blocked: dict[JobId, None] = {}
+        """Jobs that didn't start while something was reserved for others, in order."""
         self._unpromised: dict[JobId, PromisedStart] = {}
         """Jobs without a promise, with what isn't known."""
         self._tried: set[str] = set()
@@ -77,14 +76,14 @@ class Reservations:
         if self._mode is Backfill.CONSERVATIVE:
             return len(self._reserved) < self._session.policy.backfill_depth
         return self._mode is Backfill.EASY and not (
-            queue in self._tried or any(held.queue == queue for held in self._reserved)
+            queue in self._tried or any(held.queue == queue for held in self._reserved.values())
         )
 
     def due(self) -> Sequence[JobState]:
         """Return the jobs that may start now as promised, in the order of the promises."""
         now, states = self._session.snapshot.now, self._session.job_states
         return [
-            states[held.reservation.job] for held in self._reserved if held.reservation.start <= now
+            states[job] for job, held in self._reserved.items() if held.reservation.start <= now
         ]
 
     def restore(self) -> None:
@@ -100,19 +99,17 @@ class Reservations:
             for each in carried
             if (state := states[each.job]) is not None
         ]
-        for _, known in found:
-            if known is not None:
-                self._reserved.put(known)
-        if found and not (all(known for _, known in found) and self._all_have_room()):
+        self._reserved = {known.reservation.job: known for _, known in found if known is not None}
+        if found and not self._all_hold([known for _, known in found]):
             self._keep_in_turn(found)
-        now = self._session.snapshot.now
-        for kept in list(self._reserved):
-            self._availability().give_back(kept)
-            before = kept.reservation.start
-            if self._may_improve(kept):
+        for job, held in list(self._reserved.items()):
+            begin, before = self._earliest(held), held.reservation.start
+            if self._may_improve(held):
                 before = float(np.nextafter(before, inf))
-            anew = self._planned(self._session.job_states[kept.reservation.job], now, before)
-            self._put(kept if anew is None else anew)
+            if begin < before:
+                self._availability().give_back(held)
+                anew = self._planned(self._session.job_states[job], begin, before)
+                self._put(held if anew is None else anew)
         self._is_tried = True
 
     def reserve(self, state: JobState) -> None:
@@ -149,17 +146,17 @@ class Reservations:
         """Let what is reserved for others count as used, as far as the job would still run then.
         Unless pods are evicted for it, the job only looks at nodes with enough free by now.
         """
-        if not len(self._reserved):
+        if not self._reserved:
             yield
             return
         self._drop_placed()
-        now = self._session.snapshot.now
-        minimum = self._proofs.minimum(state)
-        on = None if evicting else self._free_by_now(minimum)
-        counted = self._reserved.timeline(state.job.id, on=on).most_taken(now, now + minimum.limit)
-        with self._counted(*counted):
+        minimum, now = self._proofs.minimum(state), self._session.snapshot.now
+        withheld = self._withheld(now, now + minimum.limit, state.job.id)
+        if not evicting:
+            withheld[~self._free_by_now(minimum)] = 0
+        with self._counted(withheld):
             yield
-        if len(counted[0]):
+        if withheld.any():
             self._blame(state)
 
     def keep_out(self, state: JobState) -> bool:
@@ -167,27 +164,21 @@ class Reservations:
 
         What is free only shrinks, so this holds for more pods, and such that run longer, as well.
         """
-        if not len(self._reserved):
+        if not self._reserved:
             return False
         self._drop_placed()
-        held, minimum = self._reserved.of(state.job.id), self._proofs.minimum(state)
+        held, minimum = self._reserved.get(state.job.id), self._proofs.minimum(state)
         if not minimum.alike:
             return False
-        now = self._session.snapshot.now
         if held is not None:
             return self._waits_on(state, held)
         known = self._in_vain.setdefault((minimum.task.pod_class, state.job.queue), [])
-        if any(n <= minimum.needed and t <= minimum.limit for n, t in known):
-            self._blame(state)
-            return True
-        free = self._session.free
-        timeline = self._reserved.timeline(state.job.id)
-        rows, most = timeline.most_taken(now, now + minimum.limit)
-        free[rows] -= most
-        usable, _ = self._proofs.usable(state, minimum)
-        if not len(rows) or resources.copies(minimum.request, free[usable]).sum() >= minimum.needed:
-            return False
-        known.append((minimum.needed, minimum.limit))
+        if not any(n <= minimum.needed and t <= minimum.limit for n, t in known):
+            copies = self._copies(state)
+            left = copies.fitting(minimum.limit)
+            if left >= minimum.needed or left == copies.now:
+                return False
+            known.append((minimum.needed, minimum.limit))
         self._blame(state)
         return True
 
@@ -198,47 +189,63 @@ class Reservations:
             return held.reservation.start > now
         if len(self._reserved) == 1:
             return False  # nobody else keeps it out
-        table = self._availability()
-        table.give_back(held)
-        copies = table.copies(minimum.request, self._proofs.usable(state, minimum)[0])
-        found = copies.first(np.zeros(1, dtype=np.int64), minimum.needed, minimum.limit)
-        table.take(held)
-        return found is None
+        if self._copies(state).now < minimum.needed:
+            return True
+        self._availability().give_back(held)
+        left = self._copies(state).fitting(minimum.limit)
+        self._availability().take(held)
+        return left < minimum.needed
 
     @contextmanager
     def respected_by_all(self) -> Iterator[None]:
         """Let all that is reserved count as used, for the reasons of jobs that it keeps out."""
-        if not len(self._reserved):
+        if not self._reserved:
             yield
             return
-        with self._counted(*self._reserved.timeline().most_taken(self._session.snapshot.now, inf)):
+        with self._counted(self._withheld(self._session.snapshot.now, inf)):
             yield
 
+    def _withheld(self, begin: float, until: float, job: JobId | None = None) -> Vector:
+        """Return what reservations leave too little of to a pod that runs from one instant to the
+        other, (N, R): what they take, less what pods that end first release. That of the job itself
+        doesn't count.
+        """
+        table, own = self._availability(), None if job is None else self._reserved.get(job)
+        if own is not None:
+            table.give_back(own)
+        least = table.least(begin, until)
+        if own is not None:
+            table.take(own)
+        withheld: Vector = np.maximum(self._ends.free_at(begin) - least, 0)
+        return withheld
+
     def _blame(self, state: JobState) -> None:
-        """Record that the job can't start because of the first reservation."""
-        first = self._reserved.first()
-        if first is not None and state.job.id not in self._reserved:
-            self._blocking[state.job.id] = PromisedStart(job=first.job, own=False, at=first.start)
+        """Record that the job can't start because of reservations."""
+        if state.job.id not in self._reserved:
+            self._blocked[state.job.id] = None
 
     def conclude(self) -> None:
         """Drop the reservations of jobs that start, or could have started; tell those that wait."""
         session = self._session
-        for held in list(self._reserved):
-            job, start = held.reservation.job, held.reservation.start
+        for job, held in list(self._reserved.items()):
+            start = held.reservation.start
             if start <= session.snapshot.now or not _lacks_minimum(session.job_states[job]):
-                self._reserved.drop(job)
+                del self._reserved[job]
             else:
                 session.reasons.promise(job, PromisedStart(job=job, own=True, at=start))
                 session.wake(start)  # what ends by then may have ended long before
         for job, promised in self._unpromised.items():
             session.reasons.promise(job, promised)
-        for job, promised in self._blocking.items():
-            if promised.job in self._reserved:
-                session.reasons.promise(job, promised)
+        if self._reserved:
+            starts = ((held.reservation.start, job) for job, held in self._reserved.items())
+            at, first = min(starts)
+            for job in self._blocked:
+                if job not in self._reserved:
+                    session.reasons.promise(job, PromisedStart(job=first, own=False, at=at))
 
     def carried(self) -> tuple[Reservation, ...]:
         """Return what the next cycle takes up."""
-        return tuple(held.reservation for held in self._reserved)
+        return tuple(held.reservation for held in self._reserved.values())
 
     def _drop_placed(self) -> None:
         """Drop the reservations of jobs that have got their places in this cycle."""
@@ -248,7 +255,7 @@ class Reservations:
             return
         self._dropped_at = placed
         states = self._session.job_states
-        for job in [held.reservation.job for held in self._reserved]:
+        for job in list(self._reserved):
             if not _lacks_minimum(states[job]):
                 self._drop(job)
                 self._in_vain.clear()
@@ -278,32 +285,28 @@ class Reservations:
             reservation = msgspec.structs.replace(reservation, start=start, until=until)
         return self._held(state, reservation, places)
 
-    def _all_have_room(self) -> bool:
+    def _all_hold(self, found: Sequence[Held | None]) -> bool:
         """Whether all nodes still have the room for all reservations in time."""
-        now = self._session.snapshot.now
-        free = self._ends.free_at(now + SLACK_SECONDS)
-        rows, most = self._reserved.timeline(slack=SLACK_SECONDS).most_taken(now, inf)
-        return not ((most > 0) & (most > free[rows])).any()
+        table = self._availability()  # with all starts, whether they are kept or not
+        if not all(found):
+            return False
+        return table.suffices or all(
+            table.suffices_for(held, SLACK_SECONDS) for held in self._reserved.values()
+        )
 
     def _keep_in_turn(self, found: Sequence[tuple[JobState, Held | None]]) -> None:
         """Keep the reservations for which there is room in time, in their order, and plan the
         others anew.
         """
-        for held in list(self._reserved):
-            self._reserved.drop(held.reservation.job)
+        for job in list(self._reserved):
+            self._drop(job)
         for state, known in found:
-            if known is not None and self._has_room(known):
+            if known is not None:
                 self._put(known)
-            else:
-                self.reserve(state)
-
-    def _has_room(self, held: Held) -> bool:
-        """Whether the nodes of a reservation have the room in time."""
-        start, until = held.reservation.start, held.reservation.until
-        free = self._ends.free_at(start + SLACK_SECONDS)
-        rows, most = self._reserved.timeline().most_taken(start, until)
-        free[rows] -= most
-        return not ((held.amounts > 0) & (held.amounts > free[held.rows])).any()
+                if self._availability().suffices_for(known, SLACK_SECONDS):
+                    continue
+                self._drop(state.job.id)
+            self.reserve(state)
 
     def _planned(self, state: JobState, begin: float, before: float) -> Held | None:
         """Return a reservation with the first start that can be found from one instant on, and
@@ -311,8 +314,7 @@ class Reservations:
         """
         session, minimum = self._session, self._proofs.minimum(state)
         table = self._availability()
-        usable = self._proofs.usable(state, minimum)[0] if minimum.alike else None
-        copies = table.copies(minimum.request, usable)
+        copies = self._copies(state)
         numbers = copies.candidates(minimum.needed, minimum.limit)
         instants = table.instants[numbers]
         in_time = (instants >= begin) & (instants < min(before, inf))
@@ -336,13 +338,13 @@ class Reservations:
 
     def _placed(self, state: JobState, copies: Copies, numbers: Rows) -> Held | None:
         """Return a reservation with the first of these starts at which the core finds nodes."""
-        minimum, timeline = self._proofs.minimum(state), self._reserved.timeline(state.job.id)
-        instants, now = self._availability().instants, self._session.snapshot.now
+        minimum, now = self._proofs.minimum(state), self._session.snapshot.now
+        instants = self._availability().instants
         for number in numbers.tolist():
             start = float(instants[number])
             busy_until = None if start <= now else copies.busy_until(number)
             self._session.spend("reservations", PROOF_COST)
-            with self._counted(*timeline.most_taken(start, start + minimum.limit)):
+            with self._counted(self._withheld(start, start + minimum.limit)):
                 places = self._proofs.placed(state, start, busy_until)
             if places:
                 return self._planned_at(state, minimum, start, places)
@@ -364,30 +366,45 @@ class Reservations:
     def _availability(self) -> Availability:
         """Return the table of what is free over time, as it is by now."""
         if self._table is None or not self._table.follow():
-            self._table = Availability(self._session, self._ends, self._reserved)
+            self._table = Availability(self._session, self._ends, self._reserved.values())
         return self._table
 
     def _put(self, held: Held) -> None:
         """Add a reservation, or put it in the place of the job's other one, which isn't in the
         table.
         """
-        self._reserved.put(held)
+        self._reserved[held.reservation.job] = held
         if self._table is not None:
             self._table.take(held)
 
     def _drop(self, job: JobId) -> None:
         """Forget the reservation of a job."""
-        held = self._reserved.of(job)
-        if self._table is not None and held is not None:
+        held = self._reserved.pop(job)
+        if self._table is not None:
             self._table.give_back(held)
-        self._reserved.drop(job)
+
+    def _copies(self, state: JobState) -> Copies:
+        """Return how many pods of the job fit at each instant."""
+        minimum = self._proofs.minimum(state)
+        usable = self._proofs.usable(state, minimum)[0] if minimum.alike else None
+        return self._availability().copies(minimum.request, usable)
 
     def _may_improve(self, held: Held) -> bool:
         """Whether other nodes may be better at the same start."""
-        if self._mode is Backfill.CONSERVATIVE:
-            return True
         free = self._session.free[held.rows]
         return bool((held.amounts <= free).all(axis=1).any())
+
+    def _earliest(self, held: Held) -> float:
+        """Return the first instant at which the job may start, as far as it is known without giving
+        back what is reserved for it: others leave it enough from then until its start.
+        """
+        state, start = self._session.job_states[held.reservation.job], held.reservation.start
+        minimum, copies = self._proofs.minimum(state), self._copies(state)
+        instants = self._availability().instants
+        end = int(np.searchsorted(instants, start))
+        numbers = copies.candidates(minimum.needed, minimum.limit, end)
+        found = copies.first(numbers, minimum.needed, minimum.limit, end)
+        return start if found is None else float(instants[found[0]])
 
     def _planned_at(self, state: JobState, minimum: Minimum, start: float, places: Places) -> Held:
         names = self._session.layout.names
@@ -418,13 +435,14 @@ class Reservations:
         return mask
 
     @contextmanager
-    def _counted(self, rows: Rows, amounts: Vector) -> Iterator[None]:
-        """Let these amounts (n, R) of rows (n,) count as used."""
-        self._session.cluster.hold(rows, amounts)
+    def _counted(self, amounts: Vector) -> Iterator[None]:
+        """Let these amounts (N, R) count as used."""
+        rows = np.flatnonzero(amounts.any(axis=1))
+        self._session.cluster.hold(rows, amounts[rows])
         try:
             yield
         finally:
-            self._session.cluster.hold(rows, -amounts)
+            self._session.cluster.hold(rows, -amounts[rows])
 
 
 def _lacks_minimum(state: JobState) -> bool:

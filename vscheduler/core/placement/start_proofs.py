@@ -5,6 +5,7 @@ say it. Else the core places the pods on a cluster from which the others are gon
 of that.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
@@ -217,7 +218,7 @@ class StartProofs:
         known = [run_times.capped(each, queue) for each in every]
         return Minimum(
             task=waiting.firsts[0],
-            request=np.minimum.reduce([session.request(task) for task in waiting.firsts]),
+            request=functools.reduce(np.minimum, map(session.request, waiting.firsts)),
             needed=state.missing_tasks,
             limit=max(inf if each is None else each for each in known),
             alike=len(waiting.firsts) == 1 and self._are_alike(state),
