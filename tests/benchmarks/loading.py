@@ -111,8 +111,7 @@ class Loader:
 
     def add_queue(self, name: str) -> None:
         """A queue of weight 1."""
-        body = {**_VOLCANO, "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}}
-        self._plane.api.create(QUEUES, body)
+        self._plane.api.create(QUEUES, queue(name))
 
     def add_groups(
         self, names: Sequence[str], minimum: int, queue: str = "default", *, near: bool = False
@@ -136,6 +135,11 @@ class Loader:
 
 
 _VOLCANO = {"apiVersion": "scheduling.volcano.sh/v1beta1"}
+
+
+def queue(name: str) -> Object:
+    """A queue of weight 1."""
+    return {**_VOLCANO, "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}}
 
 
 def group(name: str, minimum: int, queue: str = "default", *, near: bool = False) -> Object:
