@@ -3,6 +3,8 @@
 Each figure places its boxes by hand.
 """
 
+import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -245,6 +247,45 @@ def throughput() -> Figure:
     return figure
 
 
+PAGE = HERE.parent / "benchmarks.md"
+NUMBER = r"([\d,.]*\d)"
+PAIR = re.compile(rf"^\|.*\| (?:kube-scheduler|vscheduler) \| {NUMBER} \(", re.MULTILINE)
+"""Rows of the first table: kube-scheduler's, and the one below it."""
+CASE = re.compile(rf"^\| ([^|]+): pods/s[^|]* \| {NUMBER}[^|]* \| {NUMBER}[^|]* \|$", re.MULTILINE)
+WORKLOAD = re.compile(
+    rf"^\| ([^|]+) \| [\d,]+ \| {NUMBER} \| {NUMBER} \| [\d.]+ \| [\d.]+ / [\d.]+ \|$", re.MULTILINE
+)
+LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+SHAPES = ("500 nodes, 100 gangs of 20", "5,000 nodes, 100 gangs of 100")
+
+
+def beside_kube_scheduler() -> Figure:
+    """Show the throughput of all cases, divided by kube-scheduler's, on a logarithmic scale."""
+    page = PAGE.read_text(encoding="utf-8")
+    speeds = PAIR.findall(page)
+    cases = [*zip(SHAPES, speeds[::2], speeds[1::2], strict=True)]
+    cases += CASE.findall(page) + WORKLOAD.findall(page)
+    figure = Figure("Throughput beside kube-scheduler's", 720, 60 + 22 * len(cases))
+    left, doubling = 350, 56
+    bottom = figure.height - 30
+    for power in range(6):
+        x = left + doubling * power
+        figure.parts.append(f'<path d="M{x},20 V{bottom}" stroke="{OUTSIDE}"/>')
+        figure.text(x, bottom + 18, f"{2**power} x", size=12, fill=FAINT)
+    for number, (name, theirs, ours) in enumerate(cases):
+        y = 34 + 22 * number
+        before, after = (float(each.replace(",", "")) for each in (theirs, ours))
+        width = doubling * math.log2(after / before)
+        figure.text(left - 10, y + 4, LINK.sub(r"\1", name), anchor="end", size=12)
+        figure.parts.append(
+            f'<rect x="{left + min(width, 0):g}" y="{y - 7}" width="{abs(width):g}" height="14"'
+            f' fill="#3b7a57"/>'
+        )
+        words = f"{theirs} → {ours}"
+        figure.text(left + max(width, 0) + 8, y + 4, words, anchor="start", size=11, fill=FAINT)
+    return figure
+
+
 RUNS = {
     "backfill: none": (
         *(("a", 0, 2, 0, 20), ("b", 2, 1, 0, 30), ("c", 3, 1, 4, 14), ("d", 3, 1, 14, 49)),
@@ -286,6 +327,7 @@ def backfill() -> Figure:
 
 FIGURES = {
     "backfill.svg": backfill,
+    "beside-kube-scheduler.svg": beside_kube_scheduler,
     "how-it-works.svg": how_it_works,
     "network.svg": network,
     "one-cycle.svg": one_cycle,
