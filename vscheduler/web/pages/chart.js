@@ -57,7 +57,7 @@ function draw(body, found, now, nothing) {
 }
 
 function axes(chart, { width, most, x, y, now, span, cut }) {
-  const step = Math.max(0.5, niceStep(most / 5));
+  const step = most > 4 ? niceStep(most / 5) : 0.5;
   for (let share = 0; share <= most; share += step) {
     chart.append(
       shape("line", { class: "grid", x1: LEFT, x2: width, y1: y(share), y2: y(share) }),

@@ -45,13 +45,15 @@ export function enter(root, { names: [name] }) {
 
 export async function load({ names: [name] }) {
   try {
-    const [queue, shares, ...jobs] = await Promise.all([
+    const kept = week && now() - week.at <= KEPT_SECONDS;
+    const [queue, shares, usage, ...jobs] = await Promise.all([
       get(`queues/${encodeURIComponent(name)}`),
       get("fairness", { queue: name }),
+      kept ? week.usage : ofQueue(name, "7d"),
       ...parts.jobs.map(({ state }) => get("jobs", { state, queue: name, limit: JOBS })),
     ]);
-    if (!week || now() - week.at > KEPT_SECONDS) week = { at: now(), usage: await ofQueue(name, "7d") };
-    return { queue, shares, jobs, usage: week.usage };
+    if (!kept) week = { at: now(), usage };
+    return { queue, shares, jobs, usage };
   } catch (error) {
     if (error instanceof Refused && error.status === 404) return { problem: error.message };
     throw error;
