@@ -16,6 +16,8 @@ from selenium.webdriver.remote.webelement import WebElement
 
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.05
+SCRIPT_SECONDS = 300.0
+"""For axe-core on a busy machine."""
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 """Root can't use the sandbox of Chromium; the tests open only pages of ours."""
 
@@ -120,6 +122,7 @@ def person() -> Iterator[Person]:
     for flag in FLAGS:
         options.add_argument(flag)
     opened = webdriver.Chrome(options=options, service=Service(driver))
+    opened.set_script_timeout(SCRIPT_SECONDS)
     try:
         yield Person(opened)
     finally:
