@@ -134,7 +134,10 @@ def test_a_missing_claim_keeps_its_job_out_until_it_is_there() -> None:
         result = found.cycle()
         assert binds(result) == {}
         assert result.groups[0].phase == "Pending"
-        assert 'persistentvolumeclaim "c1" not found' in why(result)
+        assert why(result) == (
+            'persistentvolumeclaim "c1" not found: create it in the namespace of the pod, or '
+            "correct spec.volumes"
+        )
     terms = made.on_labels(made.ZONE, "b")
     for document in made.bound(made.claim("c1", ""), made.volume("v", "", terms=terms)):
         found.show(document)

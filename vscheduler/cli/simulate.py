@@ -5,24 +5,35 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from vscheduler.cli import flags, lazy_commands, screen
 from vscheduler.mirror.translate import bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from vscheduler.core.config.policy import Policy
-    from vscheduler.simulator.manifests import Named, Problem
+    from vscheduler.model.decisions import Fault
+    from vscheduler.simulator.manifests import Manifest, Named, Problem
     from vscheduler.simulator.run import Given
 
 CYCLES_MAX = 10_000
+
+NOT_WITH_WHY = {
+    "cycles": "--cycles",
+    "evicted_return": "--evicted-return",
+    "unlimited_search": "--unlimited-search",
+    "no_memos": "--no-memos",
+}
+"""Flags about cycles, by their parameters: --why has cycles of its own."""
 
 
 @click.command(
@@ -89,12 +100,15 @@ def command(  # noqa: PLR0913 - one parameter per flag
     """Show what scheduling cycles would decide on these manifests, and why; no cluster is needed.
 
     FILE is a file of manifests, a directory of such files, or - for stdin; output of `kubectl get
-    -o yaml` is accepted, too. The result doesn't depend on the order of the objects.
+    -o yaml` is accepted, too. Jobs and Deployments that come without pods get theirs. The result
+    doesn't depend on the order of the objects.
     """
     with lazy_commands.importing():
         from vscheduler.cli import loading, reading, tables
         from vscheduler.daemon import settings
         from vscheduler.simulator import manifests, run
+    if why:
+        _check_flags(click.get_current_context())
     given = settings.Given(
         scheduler_name=scheduler_name, node_selector=node_selector, default_queue=default_queue
     )
@@ -103,6 +117,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
         documents = reading.read(files)
     except reading.ReadError as error:
         screen.fail(error.problems)
+    documents, expanded = _with_pods(documents, checked.scheduler_names, loaded.policy)
     options = run.Options(
         scheduler_names=checked.scheduler_names,
         node_selector=checked.node_selector,
@@ -115,6 +130,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
         memos=not no_memos,
         most=bounds.of(most),
         reads=loaded.policy.reads,
+        expanded=expanded,
     )
     given_objects = manifests.collect(documents).objects
     dropped = _unknown_fields(given_objects)
@@ -131,12 +147,37 @@ def command(  # noqa: PLR0913 - one parameter per flag
         screen.say(str(outcome.repetition), err=True)
     screen.say(*_left_out([*outcome.problems, *dropped]), err=True)
     _check_strict(outcome.problems, dropped, strict=strict)
-    if strict and outcome.faults:
-        failed = ", ".join(sorted({fault.plugin for fault in outcome.faults}))
-        screen.fail([f"plugins failed: {failed} (--strict)"])
+    _check_plugins(outcome.faults if strict else ())
     _check_nodes(given_objects)
     for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)
     screen.show(output, partial(run.tree, outcome), for_people)
+
+
+def _with_pods(
+    documents: Sequence[Manifest], schedulers: Sequence[str], policy: Policy
+) -> tuple[list[Manifest], Mapping[str, int]]:
+    """Return the manifests with the pods that Jobs and Deployments among them would have, and how
+    many objects of each kind got some.
+    """
+    with lazy_commands.importing():
+        from vscheduler.cli.checks import workload_pods
+    settings = workload_pods.Settings(
+        schedulers=schedulers, groups_all=policy.rules.groups_all_pods
+    )
+    created = list(workload_pods.created(documents, settings))
+    screen.say(*map(str, created), err=True)
+    more = [each for made in created for each in made.objects]
+    return [*documents, *more], Counter(
+        kind for made in created for kind in (made.kind, *made.owners)
+    )
+
+
+def _check_flags(context: click.Context) -> None:
+    """Refuse flags that --why would ignore."""
+    for name, flag in NOT_WITH_WHY.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            problem = f"{flag} has no effect with --why, which runs five cycles for each change"
+            raise click.UsageError(f"{problem}; leave out one of them")
 
 
 def _unknown_fields(objects: Sequence[Named]) -> list[Problem]:
@@ -162,6 +203,13 @@ def _check_strict(unusable: Sequence[Problem], dropped: Sequence[Problem], *, st
         screen.fail([f"{len(unusable)} of the input's objects can't be used (--strict)"])
     if strict and dropped:
         screen.fail([f"{len(dropped)} fields of the input are unknown (--strict)"])
+
+
+def _check_plugins(faults: Sequence[Fault]) -> None:
+    """End with a failure if plugins failed, and --strict is given."""
+    if faults:
+        failed = ", ".join(sorted({fault.plugin for fault in faults}))
+        screen.fail([f"plugins failed: {failed} (--strict)"])
 
 
 def _check_nodes(objects: Sequence[Named]) -> None:

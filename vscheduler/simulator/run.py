@@ -95,6 +95,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether pods may name PriorityClasses that aren't in the input, and count with priority 0."""
     unlimited_search: bool = False
     """Whether searches for whole gangs go on until they find nodes or a proof."""
+    expanded: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """By kind, how many ignored objects stand for pods that are given."""
     memos: bool = True
     """Whether cycles may reuse what earlier ones learnt. The outcome is the same."""
 
@@ -250,7 +252,7 @@ def simulate(
     given = read(documents, replace(options, reads=policy.reads, spares_groups=spares))
     mirror = given.mirror
     problems = tuple(given.problems)
-    notes = tuple(_notes(given, options.scheduler_names))
+    notes = tuple(_notes(given, options))
     readable = (event for event in given.events if isinstance(event, Upsert))
     simulated = World(
         readable,
@@ -356,16 +358,17 @@ def cycles(
         yield result, states
 
 
-def _notes(given: Given, schedulers: Sequence[str]) -> Iterable[str]:
+def _notes(given: Given, options: Options) -> Iterable[str]:
     """Iterate over notes on input without influence on decisions."""
-    ignored, mirror = given.collected.ignored, given.mirror
+    mirror = given.mirror
+    ignored = dict(Counter(given.collected.ignored) - Counter(options.expanded))
     if ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in ignored.items())
         maker = next((kind for kind in ignored if kind in POD_MAKERS), "")
         advice = "give its pods, for example with kubectl get pods -o yaml"
         hint = f"; a {maker} alone has no pods: {advice}" if maker else ""
         yield f"not simulated: {kinds}{hint}"
-    yield from _others(given, schedulers)
+    yield from _others(given, options.scheduler_names)
     waiting: defaultdict[JobId | None, list[str]] = defaultdict(list)
     for pod in mirror.ungrouped():
         if pod.node is None and pod.status not in pods.FINISHED:

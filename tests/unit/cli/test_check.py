@@ -184,6 +184,41 @@ def test_json_and_yaml_are_the_same_tree() -> None:
     }
 
 
+TOO_MUCH = "3 pods need 3 cpu, more than the capability of queue a, 2"
+NO_CLAIM = (
+    "there is no PersistentVolumeClaim data among the given objects; without it the pod waits"
+)
+
+
+def test_jobs_that_never_start_are_told_by_their_pods(tmp_path: Path) -> None:
+    """The queue may not have so much, no node has the label, and there is no claim."""
+    annotations = {
+        "scheduling.volcano.sh/queue-name": "a",
+        "scheduling.volcano.sh/group-min-member": "3",
+    }
+    spec = {
+        "schedulerName": "vscheduler",
+        "nodeSelector": {"gpu": "a100"},
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "annotations": annotations},
+        "spec": {"parallelism": 3, "template": {"spec": spec}},
+    }
+    objects = [*pictures.documents("node n1 cpu=8"), queue("a", capability={"cpu": "2"}), job]
+    assert said(tmp_path, objects) == [
+        f"warning: default/{each}"
+        for each in (
+            f"j: spec.minMember: the job never starts: {TOO_MUCH}",
+            "j-0: spec.nodeSelector: no given node has gpu=a100: the pod waits for one",
+            f"j-0: spec.volumes: {NO_CLAIM}",
+        )
+    ]
+
+
 def test_warnings_fail_only_where_that_is_wanted() -> None:
     """--strict is for pipelines."""
     text = yaml.safe_dump(queue("a", deserved={"cpu": 1}))

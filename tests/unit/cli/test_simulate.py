@@ -144,6 +144,73 @@ def test_what_decides_nothing_is_said_on_stderr(scene: Path) -> None:
     json.loads(done.stdout)
 
 
+def test_why_refuses_what_it_would_ignore(scene: Path) -> None:
+    """It has cycles of its own."""
+    done = invoke(scene, "--why", "default/big", "--cycles", "3")
+    assert done.exit_code == 2
+    assert "--cycles has no effect with --why" in done.stderr
+
+
+TEMPLATE: dict[str, Any] = {
+    "spec": {
+        "schedulerName": "vscheduler",
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+    }
+}
+MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
+
+
+def workload(kind: str, annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """A Job or its like, called `fit`."""
+    versions = {"Job": "batch/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"}
+    return {
+        "apiVersion": versions.get(kind, "apps/v1"),
+        "kind": kind,
+        "metadata": {"name": "fit", "annotations": annotations or {}},
+        "spec": spec,
+    }
+
+
+JOB = workload("Job", parallelism=2, completions=5, template=TEMPLATE)
+SET = [{"name": "w", "replicas": 2, "template": {"spec": JOB["spec"]}}]
+
+
+@pytest.mark.parametrize(
+    ("given", "pods"),
+    [
+        (JOB, ["fit-0", "fit-1"]),
+        (workload("Deployment", replicas=2, template=TEMPLATE), ["fit-0", "fit-1"]),
+        (workload("StatefulSet", template=TEMPLATE), ["fit-0"]),
+        (workload("JobSet", replicatedJobs=SET), [f"fit-w-{at}-{n}" for at in "01" for n in "01"]),
+        (workload("Job", suspend=True, template=TEMPLATE), []),
+        (JOB | {"metadata": {"name": "fit", "uid": "stored"}}, []),
+        (workload("Job", {MIN_MEMBER: "5"}, parallelism=5, template=TEMPLATE), []),
+    ],
+    ids=["Job", "Deployment", "StatefulSet", "JobSet", "suspended", "from a cluster", "gang"],
+)
+def test_jobs_and_their_like_get_the_pods_that_they_would_have(
+    tmp_path: Path, given: dict[str, Any], pods: list[str]
+) -> None:
+    """With the PodGroup that a gang needs: five pods don't fit on four cores."""
+    write(tmp_path / "given.yaml", [*pictures.documents("node n1 cpu=4"), given])
+    done = invoke(tmp_path, "-o", "json")
+    found = json.loads(done.stdout)
+    assert sorted(found["binds"]) == [f"default/{pod}" for pod in pods]
+    gang = MIN_MEMBER in given["metadata"].get("annotations", {})
+    assert ("default/fit" in found["podGroups"]) == gang
+    assert done.stderr.startswith(f"{given['kind']} default/fit is simulated") == bool(pods or gang)
+
+
+def test_pods_that_are_given_are_not_made_again(tmp_path: Path) -> None:
+    """As where somebody dumps a Job without its UID."""
+    owner = {"kind": "Job", "name": "fit", "controller": True}
+    metadata = {"name": "mine", "ownerReferences": [owner]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    write(tmp_path / "given.yaml", [*pictures.documents("node n1 cpu=4"), JOB, pod])
+    done = invoke(tmp_path, "-o", "json")
+    assert "simulated with" not in done.stderr
+
+
 @pytest.mark.parametrize("more", [[], ["--why", "default/p"]])
 @pytest.mark.parametrize("given", ["", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"])
 def test_without_nodes_there_is_no_result(given: str, more: list[str]) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from vscheduler.cli import reading
 from vscheduler.cli.checks import (
+    demands,
     devices,
     findings,
     groups,
@@ -21,6 +22,7 @@ from vscheduler.cli.checks import (
     queues,
     schemas,
     volumes,
+    workload_pods,
     workloads,
 )
 from vscheduler.cli.checks.findings import Finding, FindingText
@@ -163,9 +165,10 @@ def of_manifests(
         *inspected.of_hyper_nodes(),
         *inspected.of_keys(),
         *owned,
-        *inspected.of_volumes(),
         *inspected.of_devices(),
     ]
+    grown = inspected.with_pods(listed, groups_all=(policy or built_in).rules.groups_all_pods)
+    found += [*grown.of_volumes(), *grown.of_demands()]
     collected = given.collected
     ignored = +(Counter(collected.ignored) - Counter(looked_at))
     objects = len(collected.objects) + sum(looked_at.values())
@@ -183,6 +186,30 @@ class _Inspection:
         self._check_options = check_options
         self._own = {(each.kind, each.key): each for each in given.collected.objects}
         self._snapshot = given.mirror.snapshot(given.now, FRESH)
+
+    def with_pods(self, documents: Sequence[Manifest], *, groups_all: bool) -> "_Inspection":
+        """Return the objects with the pods that Jobs and Deployments among them would have."""
+        options = self._check_options.options
+        settings = workload_pods.Settings(schedulers=options.scheduler_names, groups_all=groups_all)
+        created = [
+            each for made in workload_pods.created(documents, settings) for each in made.objects
+        ]
+        if not created:
+            return self
+        return _Inspection(
+            given=run.read([*documents, *created], options),
+            check_options=self._check_options,
+            local_queues=self._local_queues,
+        )
+
+    def of_demands(self) -> Iterator[Finding]:
+        """Iterate over gangs that are too large for their queue, and pods that match no node."""
+        for remark in demands.of_gangs(self._snapshot):
+            finding = self._about_group(remark)
+            if finding is not None:
+                yield finding
+        for remark in demands.of_pods(self._snapshot):
+            yield self._about(Kind.POD, remark)
 
     def unusable(self) -> Iterator[Finding]:
         """Iterate over errors: objects that an API server would refuse, or that a scheduler can't

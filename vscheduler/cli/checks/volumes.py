@@ -14,7 +14,7 @@ from vscheduler.model.snapshot import Snapshot
 from vscheduler.model.storage import Claim, Storage
 
 NO_CLASS = "StorageClass {} isn't among those given; the claim is never bound"
-NO_CLAIM = "PersistentVolumeClaim {} isn't among those given; the pod waits for it"
+NO_CLAIM = "there is no PersistentVolumeClaim {} among the given objects; without it the pod waits"
 DELETED = "PersistentVolumeClaim {} is lost or being deleted; the pod never starts"
 APART = "exclude each other: no given node can use {}"
 
@@ -22,7 +22,7 @@ APART = "exclude each other: no given node can use {}"
 def of_pods(snapshot: Snapshot) -> Iterator[FindingText]:
     """Iterate over waiting pods with missing claims, or with volumes that no node has in common.
 
-    A claim is only missing if the input has claims.
+    A claim is only missing if the input has claims, or nodes, as that of a whole cluster.
     """
     seen: set[tuple[PodVolume, ...]] = set()
     for job in snapshot.jobs:
@@ -50,7 +50,7 @@ def _of_pod(task: Task, storage: Storage, layout: NodeLayout) -> Iterator[Findin
         claim = storage.claims.get(volume.claim)
         name = volume.claim.partition("/")[2]
         if claim is None:
-            if storage.claims:
+            if storage.claims or layout.size:
                 yield FindingText(task.key, "spec.volumes", NO_CLAIM.format(name))
         elif claim.lost or claim.deleting:
             yield FindingText(task.key, "spec.volumes", DELETED.format(name))

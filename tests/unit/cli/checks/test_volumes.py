@@ -33,13 +33,15 @@ def said(objects: Sequence[Document], *claims: str) -> list[tuple[str, str]]:
     return [(each.name, each.message) for each in found]
 
 
+MISSING = "there is no PersistentVolumeClaim b among the given objects; without it the pod waits"
+
 CASES = {
     "a claim that isn't there, beside others": (
         IN_A,
         ["a", "b"],
-        [("default/p", "PersistentVolumeClaim b isn't among those given; the pod waits for it")],
+        [("default/p", MISSING)],
     ),
-    "no claims at all": ([IN_B], ["b"], []),
+    "no claims at all": ([IN_B], ["b"], [("default/p", MISSING)]),
     "a class that isn't there": (
         [IN_B, made.claim("c", "fast")],
         ["c"],
