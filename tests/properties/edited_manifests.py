@@ -26,6 +26,7 @@ from vscheduler.explain.changes import (
     EndOfJob,
     EndOfPatience,
     FewerPods,
+    HigherPriority,
     HigherTier,
     HonorTaints,
     LabelNodes,
@@ -47,6 +48,7 @@ from vscheduler.explain.changes import (
     RemoveGates,
     RemoveTaint,
     Restart,
+    RunTime,
     SmallerRequest,
     SoftTopology,
     Tolerate,
@@ -67,6 +69,7 @@ Document = manifests.Document
 Raised: TypeAlias = QueueAmounts | QuotaAmounts
 CYCLES = 5
 NAMESPACES = "vscheduler.io/namespaces"
+MAX_RUN_TIME = "vscheduler.io/max-run-time"
 LIMITS = {"reclaim.wholeGangs": ("never", "proportionate"), "reclaim.minRuntime": ("0s", "1h")}
 
 
@@ -345,6 +348,23 @@ class Edited:
     def change_dropannotation(self, change: DropAnnotation) -> None:
         """Drop the annotation."""
         del self._one("PodGroup", self._job)["metadata"]["annotations"][change.key]
+
+    def change_runtime(self, change: RunTime) -> None:
+        """Set the annotation."""
+        metadata = self._one("PodGroup", self._job)["metadata"]
+        metadata.setdefault("annotations", {})[MAX_RUN_TIME] = f"{change.seconds}s"
+
+    def change_higherpriority(self, change: HigherPriority) -> None:
+        """Create a class and name it."""
+        self.documents.append(
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": "higher"},
+                "value": change.after,
+            }
+        )
+        self._one("PodGroup", self._job)["spec"]["priorityClassName"] = "higher"
 
     def change_softtopology(self, _: SoftTopology) -> None:
         """Set the mode."""

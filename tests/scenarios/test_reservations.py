@@ -79,9 +79,41 @@ def test_each_job_is_told() -> None:
     }
     by = "starts by 2026-01-01 11:10:00 UTC at the latest, if running jobs keep their limits"
     assert sentences.sentence(reasons["default/big"]).endswith(f"which leaves 1; {by}")
-    for job in ("long", "unknown"):
-        told = sentences.sentence(reasons[f"default/{job}"])
-        assert told.endswith(f"; nodes are reserved for default/big, which {by}")
+    whys = {
+        "long": "with its max-run-time of 11m, this job may still run then",
+        "unknown": "this job has no max-run-time, so it may still run then",
+    }
+    for job, why in whys.items():
+        assert sentences.sentence(reasons[f"default/{job}"]) == (
+            "needs 1 cpu; 0/2 nodes are available beside what is reserved: 2 Insufficient cpu; "
+            f"nodes are reserved for default/big, which {by}; {why}"
+        )
+
+
+IN_LINE = f"""
+    node  n1 cpu=2   node n2 cpu=2
+    queue q
+    job   q/busy scheduled=600 {RUN_TIME}=20m n1 n2
+    job   q/big min=4 age=50 {RUN_TIME}=1h - - - -
+    job   q/second min=4 age=40 - - - -
+"""
+
+
+@pytest.mark.parametrize("cycles", [1, 3])
+def test_a_job_with_a_promise_is_told_of_its_own(cycles: int) -> None:
+    """From the first cycle on, although nodes are reserved for another one before."""
+    outcome = simulated(IN_LINE, "conservative", cycles)
+    assert told(outcome, "second").endswith(
+        "; starts by 2026-01-01 12:10:00 UTC at the latest, if running jobs keep their limits"
+    )
+
+
+def test_who_comes_after_a_job_that_may_run_for_ever_is_told() -> None:
+    """Nothing can be promised behind it."""
+    outcome = simulated(IN_LINE.replace(f"{RUN_TIME}=1h", ""), "conservative")
+    assert told(outcome, "second").endswith(
+        "; no start is promised: default/big, which starts first, has no max-run-time"
+    )
 
 
 def test_without_run_times_nobody_waits_for_a_promise() -> None:

@@ -290,6 +290,23 @@ class DropAnnotation(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
+class RunTime(msgspec.Struct, frozen=True, kw_only=True):
+    """A shorter vscheduler.io/max-run-time, or one at all, on the PodGroup."""
+
+    seconds: int
+    alone: bool
+    """Whether the job is a pod by itself, which has the annotation."""
+
+
+class HigherPriority(msgspec.Struct, frozen=True, kw_only=True):
+    """A PriorityClass of a higher value on the PodGroup."""
+
+    before: int
+    after: int
+    alone: bool
+    """Whether the job is a pod by itself, which must be created again."""
+
+
 class SoftTopology(msgspec.Struct, frozen=True, kw_only=True):
     """`mode: soft` wherever the PodGroup has a network topology."""
 
@@ -380,6 +397,8 @@ Change: TypeAlias = (
     | CreateClaims
     | QuotaAmounts
     | DropAnnotation
+    | RunTime
+    | HigherPriority
     | SoftTopology
     | HigherTier
     | WithoutConstraints

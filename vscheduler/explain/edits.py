@@ -18,6 +18,7 @@ from vscheduler.explain.changes import (
     EndOfJob,
     EndOfPatience,
     FewerPods,
+    HigherPriority,
     HigherTier,
     HonorTaints,
     LabelNodes,
@@ -41,6 +42,7 @@ from vscheduler.explain.changes import (
     RemoveGates,
     RemoveTaint,
     Restart,
+    RunTime,
     SinglePods,
     SmallerRequest,
     SoftTopology,
@@ -68,6 +70,7 @@ from vscheduler.mirror.decode.wire import (
     PodDisruptionBudget,
     PodGroup,
     PodStatus,
+    PriorityClass,
     Queue,
     ResourceList,
     ResourceQuota,
@@ -92,6 +95,7 @@ from vscheduler.model.constraints import HOSTNAME
 from vscheduler.model.jobs import PREEMPTABLE, ROLE, WAITING, JobId, Phase
 from vscheduler.model.nodes import CORDON
 from vscheduler.model.queues import QueueState
+from vscheduler.model.run_times import MAX_RUN_TIME
 from vscheduler.simulator import admission
 
 Event: TypeAlias = Upsert | Remove
@@ -102,6 +106,9 @@ Struct = TypeVar("Struct", bound=Object)
 Group: TypeAlias = PodGroup | NativePodGroup | CompositePodGroup
 
 ALLOWED = "true"
+NEW_CLASS = "vscheduler-why"
+"""The PriorityClass of trials with another priority."""
+
 FINISHED = ("Succeeded", "Failed")
 SAY_PHASE = (jobs.PHASE, jobs.INITIALLY_SCHEDULED, jobs.TREE_SCHEDULED)
 """Conditions of Kubernetes' own PodGroups that say how far the job is."""
@@ -243,7 +250,7 @@ def _required(objects: Objects, change: Change) -> list[Event]:
         case CreateQueue():
             metadata = Metadata(name=change.queue, uid=change.queue)
             made = [Upsert(kind=Kind.QUEUE, object=Queue(metadata=metadata))]
-        case OtherQueue() | DropAnnotation() | EndOfPatience():
+        case OtherQueue() | DropAnnotation() | EndOfPatience() | RunTime() | HigherPriority():
             made = _changed_settings(objects, change)
         case SoftTopology() | HigherTier() | WithoutConstraints():
             made = [_with_topology(objects.group(objects.job), change)]
@@ -275,18 +282,42 @@ def _opened(objects: Objects, change: OpenQueues) -> Iterator[Event]:
 
 
 def _changed_settings(
-    objects: Objects, change: OtherQueue | DropAnnotation | EndOfPatience
+    objects: Objects, change: OtherQueue | DropAnnotation | EndOfPatience | RunTime | HigherPriority
 ) -> Iterator[Event]:
-    """Yield the PodGroup, or the pod that is a job by itself, with other annotations."""
-    if jobs.is_lone_pod(objects.job):
-        after = change.after if isinstance(change, OtherQueue) else ""
-        yield from (_pod(_with_queue(pod, after)) for pod in objects.waiting)
-    else:
+    """Yield the PodGroup, or the pod that is a job by itself, with other settings."""
+    if isinstance(change, HigherPriority):
+        yield from _with_priority(objects, change.after)
+    elif not jobs.is_lone_pod(objects.job):
         yield _changed_group(objects.group(objects.job), change)
+    elif isinstance(change, RunTime):
+        yield from (
+            _pod(_noted(pod, MAX_RUN_TIME, f"{change.seconds}s")) for pod in objects.waiting
+        )
+    else:
+        after = change.after if isinstance(change, OtherQueue) else ""
+        yield from (_pod(_noted(pod, translation.QUEUE, after)) for pod in objects.waiting)
 
 
-def _changed_group(group: Group, change: OtherQueue | DropAnnotation | EndOfPatience) -> Event:
+def _with_priority(objects: Objects, priority: int) -> Iterator[Event]:
+    """Yield the PodGroup with a PriorityClass of this value, or the pod that is a job by itself."""
+    if jobs.is_lone_pod(objects.job):
+        for pod in objects.waiting:
+            spec = _alter(pod.spec, priority=priority, priority_class_name=NEW_CLASS)
+            yield _pod(_alter(pod, spec=spec))
+        return
+    group = objects.group(objects.job)
+    assert isinstance(group, PodGroup), "no other kind names a class"
+    new = PriorityClass(metadata=Metadata(name=NEW_CLASS, uid=NEW_CLASS), value=priority)
+    yield Upsert(kind=Kind.PRIORITY_CLASS, object=new)
+    yield _group(_alter(group, spec=_alter(group.spec, priority_class_name=NEW_CLASS)))
+
+
+def _changed_group(
+    group: Group, change: OtherQueue | DropAnnotation | EndOfPatience | RunTime
+) -> Event:
     match change:
+        case RunTime():
+            return _annotated(group, MAX_RUN_TIME, f"{change.seconds}s")
         case DropAnnotation():
             return _annotated(group, change.key, None)
         case EndOfPatience():
@@ -297,9 +328,9 @@ def _changed_group(group: Group, change: OtherQueue | DropAnnotation | EndOfPati
             return _annotated(group, translation.QUEUE, change.after)
 
 
-def _with_queue(pod: Pod, queue: str) -> Pod:
-    """Return a lone pod in another queue."""
-    annotations = {**pod.metadata.annotations, translation.QUEUE: queue}
+def _noted(pod: Pod, key: str, text: str) -> Pod:
+    """Return a lone pod with this annotation."""
+    annotations = {**pod.metadata.annotations, key: text}
     return _alter(pod, metadata=_alter(pod.metadata, annotations=annotations))
 
 

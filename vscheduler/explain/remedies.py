@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.explain import evictions, network, nodes, pods, queues
+from vscheduler.explain import evictions, network, nodes, pods, queues, turns
 from vscheduler.explain.changes import Change, Nothing, Remedy
 from vscheduler.explain.search import Search
 from vscheduler.explain.trials import Trials
@@ -37,11 +37,13 @@ FINDERS: Sequence[tuple[str, Finder]] = (
     ("scheduling gates", pods.opened),
     ("missing volume claims", pods.claims),
     ("annotations", pods.settings),
+    ("run times", turns.shorter),
     ("the network topology", network.wider),
     ("quotas", queues.quotas),
     ("fewer pods", pods.fewer),
     ("smaller pods", pods.smaller),
     ("tolerations and selectors", pods.unbarred),
+    ("priorities", turns.prior),
     ("weights", queues.weights),
     ("queue limits", queues.amounts),
     ("more nodes", nodes.more),

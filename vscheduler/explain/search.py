@@ -108,8 +108,10 @@ class Search:
 
     def one(self, change: Change) -> Remedy | None:
         """Return a change without a size as a remedy, or None if the job still waits."""
-        if not self.promising(change):
-            return None
+        return self.proved(change) if self.promising(change) else None
+
+    def proved(self, change: Change) -> Remedy | None:
+        """Return the same without a forecast."""
         start = self.trials.starts(change)
         return self._remedy(change, start, minimal=None) if start else None
 

@@ -29,7 +29,7 @@ from vscheduler.mirror.decode.events import Remove, Upsert
 from vscheduler.mirror.index.entries import Part
 from vscheduler.model.decisions import CycleResult, Evict, GroupStatus, QueueFigures
 from vscheduler.model.jobs import WAITING, GroupState, JobId, Phase, TaskId
-from vscheduler.model.snapshot import FRESH, NO_MEMOS, Snapshot
+from vscheduler.model.snapshot import FRESH, NO_MEMOS, Reservation, Snapshot
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Given
 from vscheduler.simulator.world import World
@@ -132,9 +132,11 @@ class Trials:
         """The pods that cycles without a change evict."""
         self._memos = NO_MEMOS
         """What the last cycle learnt."""
+        self._reservations: tuple[Reservation, ...] = ()
+        """The starts that the first cycle of the last trial promises."""
         self._fresh = FRESH
-        """What is carried into the first cycle of a trial: findings about jobs that stay as they
-        are, which have no influence on decisions."""
+        """What is carried into the first cycle of a trial: starts that are promised already, and
+        findings about jobs that stay as they are, which have no influence on decisions."""
         self._known: dict[tuple[bool, Change], Start] = {}
         self._edited: dict[Change, Sequence[Event]] = {}
         self._parts: dict[int, tuple[Upsert, Part]] = {}
@@ -183,7 +185,9 @@ class Trials:
             if isinstance(change, Nothing):
                 self._moved = dict(touched)
                 self._evicted = frozenset(evict.task.uid for evict in found.evicts)
-                self._fresh = dataclasses.replace(FRESH, memos=self._memos)
+                self._fresh = dataclasses.replace(
+                    FRESH, memos=self._memos, reservations=self._reservations
+                )
                 self.are_alike = self._cost >= LARGE and (
                     before - self.left <= ALIKE_MAX * self._cost
                 )
@@ -253,6 +257,8 @@ class Trials:
             now = self._now + (number - 1) * run.CYCLE_SECONDS
             taken = self._mirror.snapshot(now, carried)
             result = self._cycle(taken, policy)
+            if number == 1:
+                self._reservations = result.carried.reservations
             first = first or self._status(result)
             queue = queue or self._queue(result)
             if self._lacks(taken, result) <= 0:

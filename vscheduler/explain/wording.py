@@ -18,6 +18,7 @@ from vscheduler.explain.changes import (
     EndOfJob,
     EndOfPatience,
     FewerPods,
+    HigherPriority,
     HigherTier,
     HonorTaints,
     LabelNodes,
@@ -43,6 +44,7 @@ from vscheduler.explain.changes import (
     RemoveGates,
     RemoveTaint,
     Restart,
+    RunTime,
     SinglePods,
     SmallerRequest,
     SoftTopology,
@@ -60,6 +62,7 @@ from vscheduler.mirror.wording import phrases, sentences
 from vscheduler.mirror.wording.sentences import CONSTRAINTS
 from vscheduler.model.constraints import Taint
 from vscheduler.model.decisions import Reason
+from vscheduler.model.run_times import MAX_RUN_TIME
 
 NAMES_MAX = 3
 """So many nodes are named in a sentence."""
@@ -243,10 +246,11 @@ def _of_its_objects(change: Change) -> str:
             text = f"remove the scheduling gates of {phrases.pods(change.pods)}"
         case CreateClaims():
             claims = f"PersistentVolumeClaim{'' if len(change.claims) == 1 else 's'}"
-            text = f"create {claims} {_named(change.claims)}, on volumes that every node can use"
-        case DropAnnotation():
-            text = f"drop the annotation {change.key} of the PodGroup, or correct it"
-        case PodPriorities() | OneScheduler():
+            tried = "with a volume that every node can use"
+            text = f"create {claims} {_named(change.claims)} (tried {tried})"
+        case DropAnnotation() | RunTime():
+            text = _annotation(change)
+        case PodPriorities() | OneScheduler() | HigherPriority():
             text = _created_again(change)
         case HonorTaints():
             text = "set nodeTaintsPolicy: Honor in the topology spread of its pods"
@@ -257,7 +261,18 @@ def _of_its_objects(change: Change) -> str:
     return text or _of_its_topology(change)
 
 
-def _created_again(change: PodPriorities | OneScheduler) -> str:
+def _annotation(change: DropAnnotation | RunTime) -> str:
+    if isinstance(change, DropAnnotation):
+        return f"drop the annotation {change.key} of the PodGroup, or correct it"
+    limit = phrases.duration(change.seconds)
+    where = "the pod" if change.alone else "the PodGroup"
+    return f"set {MAX_RUN_TIME}: {limit} or less on {where}, if its pods end by then"
+
+
+def _created_again(change: PodPriorities | OneScheduler | HigherPriority) -> str:
+    if isinstance(change, HigherPriority):
+        again = "create the pod again with" if change.alone else "give the PodGroup"
+        return f"{again} a PriorityClass of value {change.after} instead of {change.before}"
     created = f"create {phrases.pods(change.pods)} again with"
     if isinstance(change, OneScheduler):
         return f"{created} schedulerName {change.after}, as the others have"

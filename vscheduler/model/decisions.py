@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from math import inf
 from typing import TypeAlias
 
 import msgspec
@@ -300,6 +301,8 @@ class NoPromise(StrEnum):
 
     RUN_TIMES = "run times"
     """How long pods run that have what it needs."""
+    RUN_TIME_AHEAD = "run time ahead"
+    """How long the pods of a job run that starts first."""
     CLAIMS = "claims"
     """Which volumes, devices and host ports will be left."""
     OTHER_PODS = "other pods"
@@ -308,17 +311,34 @@ class NoPromise(StrEnum):
     """What plugins will say, whose filters change with time or with what pods use."""
 
 
+class ReservedAhead(msgspec.Struct, frozen=True, kw_only=True):
+    """The job for which nodes are reserved that another job would need, or might."""
+
+    job: JobId
+    at: float
+    """When it starts at the latest, in seconds since the epoch, if running pods keep their
+    limits."""
+    limit: float
+    """How many seconds the other job runs at most; infinite if that isn't known."""
+
+
 class PromisedStart(msgspec.Struct, frozen=True, kw_only=True):
     """A start that is promised to a waiting job, or why none is."""
 
-    job: JobId
-    own: bool
-    """Whether that is the job with the reason, and not one that it would delay."""
-    at: float
+    at: float = inf
     """At the latest, in seconds since the epoch, if running pods keep their limits; infinite
     without a promise."""
+    ahead: ReservedAhead | None = None
+    """None for a job with a promise of its own."""
     unknown: NoPromise | None = None
     """Why no start is promised."""
+    unlimited: JobId | None = None
+    """The job that starts first and has no run time, if that is why."""
+
+    @property
+    def reserves(self) -> bool:
+        """Whether what is reserved counts as used in the figures of the reason."""
+        return self.at < inf or self.ahead is not None
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
@@ -370,7 +390,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     refused_bind: RefusedBind | None = None
     """A refused bind, as an example; with other codes, of a pod that has no node again."""
     promised: PromisedStart | None = None
-    """The job's own start, or that of another job, for which nodes are reserved."""
+    """The job's own start, and the job for which nodes are reserved that it would need."""
     shortages: tuple[Shortage, ...] = ()
     lacking: int = 0
     """If not 0, the shortages are of so many pods together, which the gang lacks."""

@@ -501,6 +501,8 @@ OWN_CHANGES = frozenset(
         *("CreatePods", "MarkPods", "RemoveGates", "CreateClaims", "QuotaAmounts"),
         *(
             "DropAnnotation",
+            "RunTime",
+            "HigherPriority",
             "SoftTopology",
             "HigherTier",
             "WithoutConstraints",

@@ -47,12 +47,13 @@ PATTERNS = {
     "fit": r"(?P<fit>\d+) of (?P<of>\d+) fits?",
     "room": r"(?P<fit>\d+) of (?P<of>\d+) pods? have room",
     "holes": r"the largest holes? (?:is|are) (?P<holes>.+ on \S+)",
-    "available": r"0/(?P<nodes>\d+) nodes? (?:is|are) available: (?P<causes>.+)",
+    "available": r"0/(?P<nodes>\d+) nodes? (?:is|are) available(?: beside what is reserved)?: "
+    r"(?P<causes>.+)",
     "labels": r"no node has (?P<labels>\S+=\S+(?:(?:, | and )\S+=\S+)*)",
     "selector": r"no node matches its node selector or affinity",
     "tainted": r"only nodes .+ may match its node selector",
     "only": r"there are only nodes .+",
-    "unusable": UNUSABLE,
+    "unusable": rf"(?:{UNUSABLE})(?:: create it in the namespace of the pod.*)?",
     "first": r'another pod of the job, for which resourceclaim ".+" counts, starts first',
     "may use no": r"a pod of (?P<request>.+) may use no node that has (?P<none>.+)",
     "larger": (

@@ -14,7 +14,7 @@ from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.config import policy
-from vscheduler.explain import remedies, wording
+from vscheduler.explain import remedies, turns, wording
 from vscheduler.explain.remedies import Explanation, NotWaitingError
 from vscheduler.model.jobs import PodClass, Task
 from vscheduler.model.nodes import NodeLayout
@@ -47,6 +47,40 @@ def sentences(picture: str, **how: str) -> list[str]:
     return [wording.sentence(remedy) for remedy in found.remedies]
 
 
+RUN_TIME = "annotation=vscheduler.io/max-run-time"
+BACKFILL = {
+    "actions": "enqueue, allocate, backfill",
+    "tiers": running.tiers(running.STANDARD),
+    "configurations": [{"name": "allocate", "arguments": {"allocate.backfill": "easy"}}],
+}
+
+
+@pytest.mark.parametrize("late", ["late", f"late {RUN_TIME}=11m"])
+def test_a_shorter_run_time_lets_a_job_go_ahead(late: str) -> None:
+    """It ends before the nodes are needed. A higher priority takes no node that is reserved."""
+    picture = f"""
+        node  n1 cpu=2   node n2 cpu=2
+        queue q
+        job   q/busy scheduled=600 {RUN_TIME}=20m n1 n2
+        job   q/big min=4 age=50 - - - -
+        job   q/{late} age=40 -
+        """
+    given = run.read(pictures.documents(picture), Options())
+    found = remedies.explain(given, running.policy_of(BACKFILL), "default/late")
+    assert [wording.sentence(remedy) for remedy in found.remedies] == [
+        "set vscheduler.io/max-run-time: 9m or less on the PodGroup, if its pods end by then",
+        "add 2 more nodes like n1 (2 cpu)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "below"), [(600, 540), (7200, 6600), (86_400, 82_800), (100, 90), (59, 0)]
+)
+def test_run_times_leave_time_to_set_them(left: float, below: int) -> None:
+    """The time until the nodes are needed gets shorter while somebody edits."""
+    assert turns.below(left) == below
+
+
 def _demo() -> list[dict[str, Any]]:
     """The nodes, queues and gangs of the demo."""
     shape = NodeShape(prefix="worker", cpu=str(demo_view.WORKER_CPU))
@@ -64,17 +98,18 @@ def _demo() -> list[dict[str, Any]]:
     return found
 
 
-def test_the_gang_of_the_demo_has_three_remedies() -> None:
-    """`robotics/too-much` lacks 8 cpu, and its queue may have 1."""
+def test_the_gang_of_the_demo_has_four_remedies() -> None:
+    """`robotics/too-much` lacks 8 cpu, and its queue may have 1, as others start before it."""
     found = explained(_demo(), "robotics/too-much")
     assert wording.lines(found) == [
         f"robotics/too-much, in queue robotics, waits: {WHY}",
         "Any one of these changes would start it:",
         "  - let its pods ask for 0.2 cpu instead of 2",
+        "  - give the PodGroup a PriorityClass of value 1 instead of 0",
         "  - raise the weight of queue robotics from 1 to 2",
         "  - add 1 more node like worker-0 (15 cpu and 128Gi memory)",
     ]
-    assert all(remedy.minimal for remedy in found.remedies)
+    assert all(remedy.minimal is not False for remedy in found.remedies)
 
 
 RECLAIMED = (
@@ -109,6 +144,17 @@ SCENES = {
         [
             "drop zone=a from the nodeSelector of its pods",
             "label n1 with zone=a",
+        ],
+    ),
+    "a job of the same priority before it": (
+        """
+        node n1 cpu=2   queue q
+        job q/first min=2 age=9 - -
+        job q/late min=1 -
+        """,
+        [
+            "give the PodGroup a PriorityClass of value 1 instead of 0",
+            "add 1 more node like n1 (2 cpu)",
         ],
     ),
     "a cordon": (
@@ -370,7 +416,7 @@ NAMED = {
     ),
     "no claim": (
         _name_a_claim,
-        ["create PersistentVolumeClaim default/data, on volumes that every node can use"],
+        ["create PersistentVolumeClaim default/data (tried with a volume that every node can use)"],
     ),
     "gates": (_gate, ["remove the scheduling gates of 2 pods"]),
     "a pod too few": (_lose_a_pod, ["create 1 more pod", "lower minMember from 2 to 1"]),

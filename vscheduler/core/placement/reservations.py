@@ -27,7 +27,7 @@ from vscheduler.core.placement.start_proofs import Minimum, Places, StartProofs
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.model import resources
-from vscheduler.model.decisions import NoPromise, PromisedStart
+from vscheduler.model.decisions import NoPromise, PromisedStart, ReservedAhead
 from vscheduler.model.jobs import PLACED, Job, JobId, PodClass, Task, TaskId, TaskStatus
 from vscheduler.model.nodes import Mask
 from vscheduler.model.resources import Vector
@@ -53,8 +53,9 @@ class Reservations:
         self._proofs = StartProofs(session, self._ends)
         self._reserved: dict[JobId, Held] = {}
         self._table: Availability | None = None
-        self._blocked: dict[JobId, None] = {}
-        """Jobs that didn't start while something was reserved for others, in order."""
+        self._blocked: dict[JobId, float] = {}
+        """Jobs that didn't start while something was reserved for others, in order, with how many
+        seconds they run at most."""
         self._unpromised: dict[JobId, PromisedStart] = {}
         """Jobs without a promise, with what isn't known."""
         self._tried: set[str] = set()
@@ -127,8 +128,19 @@ class Reservations:
             if held is not None:
                 self._put(held)
                 return
-            unknown = NoPromise.RUN_TIMES if self._ends.some_are_unknown else None
+            unknown = self._unknown_run_time()
         self._note(state, unknown)
+
+    def _unknown_run_time(self) -> NoPromise | None:
+        """Return whose run times aren't known, for a job for which no start was found."""
+        if self._ends.some_are_unknown:
+            return NoPromise.RUN_TIMES
+        return NoPromise.RUN_TIME_AHEAD if self._unlimited() else None
+
+    def _unlimited(self) -> JobId | None:
+        """Return a job with a reservation whose pods run for an unknown time."""
+        every = (held.reservation for held in self._reserved.values())
+        return next((each.job for each in every if each.until == inf), None)
 
     def note_unknown(self, state: JobState) -> None:
         """Tell a job that can't be promised a start what isn't known."""
@@ -139,7 +151,9 @@ class Reservations:
     def _note(self, state: JobState, unknown: NoPromise | None) -> None:
         job = state.job.id
         if unknown is not None:
-            self._unpromised[job] = PromisedStart(job=job, own=True, at=inf, unknown=unknown)
+            ahead = unknown is NoPromise.RUN_TIME_AHEAD
+            unlimited = self._unlimited() if ahead else None
+            self._unpromised[job] = PromisedStart(unknown=unknown, unlimited=unlimited)
 
     @contextmanager
     def respected_by(self, state: JobState, *, evicting: bool = False) -> Iterator[None]:
@@ -157,7 +171,7 @@ class Reservations:
         with self._counted(withheld):
             yield
         if withheld.any():
-            self._blame(state)
+            self._blame(state, minimum)
 
     def keep_out(self, state: JobState) -> bool:
         """Whether the job surely can't start by now, since what is free is reserved for others.
@@ -179,7 +193,7 @@ class Reservations:
             if left >= minimum.needed or left == copies.now:
                 return False
             known.append((minimum.needed, minimum.limit))
-        self._blame(state)
+        self._blame(state, minimum)
         return True
 
     def _waits_on(self, state: JobState, held: Held) -> bool:
@@ -219,10 +233,10 @@ class Reservations:
         withheld: Vector = np.maximum(self._ends.free_at(begin) - least, 0)
         return withheld
 
-    def _blame(self, state: JobState) -> None:
-        """Record that the job can't start because of reservations."""
+    def _blame(self, state: JobState, minimum: Minimum) -> None:
+        """Record that a job that lacks this can't start because of reservations."""
         if state.job.id not in self._reserved:
-            self._blocked[state.job.id] = None
+            self._blocked[state.job.id] = minimum.limit
 
     def conclude(self) -> None:
         """Drop the reservations of jobs that start, or could have started; tell those that wait."""
@@ -232,16 +246,19 @@ class Reservations:
             if start <= session.snapshot.now or not _lacks_minimum(session.job_states[job]):
                 del self._reserved[job]
             else:
-                session.reasons.promise(job, PromisedStart(job=job, own=True, at=start))
                 session.wake(start)  # what ends by then may have ended long before
-        for job, promised in self._unpromised.items():
-            session.reasons.promise(job, promised)
+        promises = dict(self._unpromised)
         if self._reserved:
             starts = ((held.reservation.start, job) for job, held in self._reserved.items())
             at, first = min(starts)
-            for job in self._blocked:
-                if job not in self._reserved:
-                    session.reasons.promise(job, PromisedStart(job=first, own=False, at=at))
+            for job, limit in self._blocked.items():
+                ahead = ReservedAhead(job=first, at=at, limit=limit)
+                known = promises.get(job, PromisedStart())
+                promises[job] = msgspec.structs.replace(known, ahead=ahead)
+        for job, held in self._reserved.items():
+            promises[job] = PromisedStart(at=held.reservation.start)
+        for job, promised in promises.items():
+            session.reasons.promise(job, promised)
 
     def carried(self) -> tuple[Reservation, ...]:
         """Return what the next cycle takes up."""

@@ -5,7 +5,7 @@ Phrases about nodes are kube-scheduler's, known to kubectl users.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from vscheduler.core.eviction import incomplete_gangs
 from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences
@@ -24,11 +24,13 @@ from vscheduler.model.decisions import (
     Reason,
     ReasonCode,
     RefusedBind,
+    ReservedAhead,
     Shortage,
 )
 from vscheduler.model.jobs import InvalidPod, Job
 from vscheduler.model.queues import ProblemCode, QueueProblem
 from vscheduler.model.reclaim_outlooks import Protection, ReclaimOutlook
+from vscheduler.model.refusals import RefusalCode
 
 Code = ReasonCode
 
@@ -46,7 +48,7 @@ def sentence(reason: Reason) -> str:
     if reason.plugin:
         text = f"plugin {reason.plugin}: {text}"
     if reason.promised is not None:
-        text = f"{text}; {_promised(reason.promised)}"
+        text = "; ".join((text, *_promised(reason.promised)))
     if reason.refused_bind is None or reason.code is Code.BIND_REFUSED:
         return text
     refused = reason.refused_bind
@@ -64,13 +66,29 @@ _NO_PROMISE = {
 }
 
 
-def _promised(promised: PromisedStart) -> str:
-    if promised.unknown is not None:
-        return f"no start is promised: {_NO_PROMISE[promised.unknown]}"
-    by = (
-        f"starts by {phrases.instant(promised.at)} at the latest, if running jobs keep their limits"
-    )
-    return by if promised.own else f"nodes are reserved for {promised.job}, which {by}"
+def _promised(promised: PromisedStart) -> Iterator[str]:
+    if promised.ahead is not None:
+        yield from _ahead(promised.ahead)
+    if promised.unknown is NoPromise.RUN_TIME_AHEAD:
+        yield f"no start is promised: {promised.unlimited}, which starts first, has no max-run-time"
+    elif promised.unknown is not None:
+        yield f"no start is promised: {_NO_PROMISE[promised.unknown]}"
+    elif promised.at < math.inf:
+        yield _by(promised.at)
+
+
+def _ahead(ahead: ReservedAhead) -> Iterator[str]:
+    """Yield for which job nodes are reserved, and why this one doesn't start before it."""
+    yield f"nodes are reserved for {ahead.job}, which {_by(ahead.at)}"
+    if ahead.limit == math.inf:
+        yield "this job has no max-run-time, so it may still run then"
+    else:
+        limit = phrases.duration(ahead.limit)
+        yield f"with its max-run-time of {limit}, this job may still run then"
+
+
+def _by(start: float) -> str:
+    return f"starts by {phrases.instant(start)} at the latest, if running jobs keep their limits"
 
 
 def promised_start(message: str) -> str:
@@ -485,9 +503,22 @@ def _beyond_capability(reason: Reason) -> str:
     return f"{text}; ask for less, or raise the capability"
 
 
+def _no_claim(reason: Reason) -> str:
+    """Return which PersistentVolumeClaim doesn't exist; empty if all do."""
+    codes = {refusal.code for refusal, _ in reason.refusals}
+    if codes != {RefusalCode.CLAIM_MISSING}:
+        return ""
+    missing = refusal_sentences.text(reason.refusals[0][0])
+    return f"{missing}: create it in the namespace of the pod, or correct spec.volumes"
+
+
 def _no_room(reason: Reason) -> str:
+    if without_claim := _no_claim(reason):
+        return without_claim
+    beside = reason.promised is not None and reason.promised.reserves
     if reason.proof is None or _is_about_one(reason):
-        parts = [*_cause(reason), *_gang(reason), *_holes(reason)]
+        # How much fits beside what is reserved tells nobody what is free.
+        parts = [*_cause(reason), *(_needs(reason) if beside else _free(reason))]
     else:
         parts = [f"needs {phrases.pods(reason.minimum)}", *gang_sentences.shown(reason.proof)]
     if reason.never_preempts:
@@ -495,7 +526,8 @@ def _no_room(reason: Reason) -> str:
     if reason.refusals:  # otherwise each pod alone finds a node, but not all of them
         nodes = "node is" if reason.nodes == 1 else "nodes are"
         refusals = refusal_sentences.counted(reason.refusals)
-        parts.append(f"0/{reason.nodes} {nodes} available: {refusals}")
+        reserved = " beside what is reserved" if beside else ""
+        parts.append(f"0/{reason.nodes} {nodes} available{reserved}: {refusals}")
     return "; ".join(parts)
 
 
@@ -545,6 +577,17 @@ def _cause(reason: Reason) -> list[str]:
         return [f"no node has {labels}"]
     lead = refusal_sentences.lead(reason.refusals)
     return [lead] if lead else []
+
+
+def _free(reason: Reason) -> list[str]:
+    """Return what is needed, how much of it fits, and the largest free amounts."""
+    return [*_gang(reason), *_holes(reason)]
+
+
+def _needs(reason: Reason) -> list[str]:
+    """Return what is needed."""
+    fits = phrases.COUNTED.fullmatch
+    return [part for part in _gang(reason) if not fits(part)]
 
 
 def _gang(reason: Reason) -> list[str]:

@@ -13,6 +13,7 @@ from vscheduler.model.decisions import (
     PromisedStart,
     Reason,
     ReasonCode,
+    ReservedAhead,
     Shortage,
 )
 from vscheduler.model.jobs import InvalidPod, Job, JobId, PodClass, Task, TaskId, TaskStatus
@@ -480,7 +481,8 @@ def test_events_say_what_happened_to_a_pod() -> None:
 def test_a_promised_start_is_found_in_its_sentence() -> None:
     """Of the job's own, and not of one for which it waits."""
     reason = Reason(code=ReasonCode.NEVER_FITS, queue="a")
-    own = replace(reason, promised=PromisedStart(job=JobId("lab/a"), own=True, at=60.0))
+    own = replace(reason, promised=PromisedStart(at=60.0))
     assert sentences.promised_start(sentences.sentence(own)) == "1970-01-01 00:01:00 UTC"
-    other = replace(reason, promised=PromisedStart(job=JobId("lab/a"), own=False, at=60.0))
+    ahead = ReservedAhead(job=JobId("lab/a"), at=60.0, limit=60.0)
+    other = replace(reason, promised=PromisedStart(ahead=ahead))
     assert sentences.promised_start(sentences.sentence(other)) == ""
