@@ -433,8 +433,10 @@ class _Quotas:
                     if self._add(field, name, quota):
                         flavors.setdefault(name, []).append(str(flavor.get("name")))
                         unlimited |= {name} if quota.get("borrowingLimit") is None else set()
-        for name in unlimited:
-            self.borrowing.pop(name, None)
+        for name in sorted(unlimited):
+            if self.borrowing.pop(name, 0):
+                advice = "one of its flavors has none, so the sum of all has none"
+                conversion.lose(subject, f"borrowingLimit of {name}", advice)
         for name, several in sorted(flavors.items()):
             if len(several) > 1:
                 advice = f"the quotas of flavors {' and '.join(several)} are added up"

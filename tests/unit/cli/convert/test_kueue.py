@@ -134,6 +134,8 @@ def test_quotas_of_flavors_are_added_up() -> None:
         "ClusterQueue a: quota of cpu: the quotas of flavors spot and on-demand are added up"
         in lost(made)
     )
+    none = "one of its flavors has none, so the sum of all has none"
+    assert f"ClusterQueue a: borrowingLimit of cpu: {none}" in lost(made)
     field = "spec.resourceGroups[0].flavors[1].resources[1]"
     assert f"ClusterQueue a: {field}: no node can have cpu_credits; left out" in lost(made)
 
