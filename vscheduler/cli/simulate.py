@@ -104,7 +104,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     doesn't depend on the order of the objects.
     """
     with lazy_commands.importing():
-        from vscheduler.cli import loading, reading, tables
+        from vscheduler.cli import loading, tables
         from vscheduler.daemon import settings
         from vscheduler.simulator import manifests, run
     if why:
@@ -113,11 +113,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
         scheduler_name=scheduler_name, node_selector=node_selector, default_queue=default_queue
     )
     checked, loaded = loading.checked(given), loading.loaded(scheduler_conf)
-    try:
-        documents = reading.read(files)
-    except reading.ReadError as error:
-        screen.fail(error.problems)
-    documents, expanded = _with_pods(documents, checked.scheduler_names, loaded.policy)
+    documents, expanded = _with_pods(_read(files), checked.scheduler_names, loaded.policy)
     options = run.Options(
         scheduler_names=checked.scheduler_names,
         node_selector=checked.node_selector,
@@ -143,14 +139,23 @@ def command(  # noqa: PLR0913 - one parameter per flag
         return
     outcome = run.simulate(documents, loaded.policy, options)
     screen.say(*loaded.warnings, *outcome.notes, *map(str, outcome.faults), err=True)
-    if outcome.repetition is not None:
-        screen.say(str(outcome.repetition), err=True)
+    screen.say(*([str(outcome.repetition)] if outcome.repetition else []), err=True)
     screen.say(*_left_out([*outcome.problems, *dropped]), err=True)
     _check_strict(outcome.problems, dropped, strict=strict)
     _check_plugins(outcome.faults if strict else ())
     _check_nodes(given_objects)
     for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)
     screen.show(output, partial(run.tree, outcome), for_people)
+
+
+def _read(files: Sequence[Path]) -> list[Manifest]:
+    """Return the manifests; ends with a failure if any file can't be read."""
+    with lazy_commands.importing():
+        from vscheduler.cli import reading
+    try:
+        return reading.read(files)
+    except reading.ReadError as error:
+        screen.fail(error.problems)
 
 
 def _with_pods(
