@@ -305,7 +305,8 @@ def test_a_job_whose_pods_are_gone_stays_with_its_state_and_why() -> None:
 
 def test_rows_and_versions_stay_while_nothing_changes() -> None:
     """Only sections that changed have a new version, so the page asks for these only."""
-    made = Stage(clusters.three_queues(NOW), NOW)
+    then = NOW + 3600  # time stands still: shares are noted every ten seconds
+    made = Stage(clusters.three_queues(then), then)
     maker = ViewMaker(stage.places, stage.domains)
     before = maker.make(asyncio.run(made.look()))
     made.past.cycle(made.taken, made.result)
