@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.simulation import judges
+from tests.simulation.judges import alone
 from tests.simulation.made_histories import History, group, node, pod, queue, started, told
 
 
@@ -15,6 +17,22 @@ def resting(*, deserved: str = "4", cpu: str = "4") -> History:
 def test_a_gang_that_fits_runs() -> None:
     """It waits though there is room, and its Queue may have it."""
     assert resting().wrong() == ["every gang that fits runs"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "asked", "wrong"),
+    [("4", "1", ["every gang that fits runs"]), ("4", "5", []), ("1", "2", [])],
+)
+def test_a_pod_alone_that_fits_runs(cpu: str, asked: str, wrong: list[str]) -> None:
+    """It has no PodGroup, and counts for its Queue."""
+    history = started(2, 0, cpu=cpu)
+    history.drop("podgroups", "gang")
+    history.put("queues", queue(pending=1, deserved={"cpu": "4"}))
+    lone = told("lone")
+    lone["metadata"]["annotations"] = {alone.QUEUE: "q"}
+    lone["spec"]["containers"][0]["resources"]["requests"]["cpu"] = asked
+    history.put("pods", lone)
+    assert history.wrong(settings=judges.Settings(alone=True)) == wrong
 
 
 @pytest.mark.parametrize(

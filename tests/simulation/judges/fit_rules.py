@@ -1,4 +1,4 @@
-"""At rest, no gang waits that fits: on the nodes as they are, and within what its Queue deserves.
+"""At rest, no job waits that fits: on the nodes as they are, and within what its Queue deserves.
 
 The check is careful: pods that differ are tried on all nodes, up to a limit, or else each counts as
 large as the largest of them; gangs with terms that it can't judge (affinity, ports, roles,
@@ -39,15 +39,14 @@ def gangs_run(
     admitted: bool = False,
     ended: bool = False,
 ) -> Iterator[Finding]:
-    """Every gang that fits runs; a gang without a minimum runs at least one pod.
+    """Every gang that fits runs; a gang without a minimum, and a pod alone, runs at least one pod.
 
     With `admitted`, only gangs count that don't wait for room for all their minResources at once.
     Before the run has `ended`, gangs may wait for claims that others are to bind.
     """
     free = _free(cluster, settings)
     storage = Storage(cluster)
-    for group in cluster.all("podgroups"):
-        members = list(cluster.members[objects.key_of(group)].values())
+    for group, members in _jobs(cluster):
         waiting = [pod for pod in members if _waits(pod, settings)]
         placed = sum(map(objects.counts, members))
         need = max(1, objects.minimum(group)) - placed
@@ -76,10 +75,20 @@ def gangs_run(
         yield from _told(group, need, where, at)
 
 
+def _jobs(cluster: Cluster) -> Iterator[tuple[Object, Sequence[Object]]]:
+    """Iterate over PodGroups and their pods. A pod alone is a gang of one, admitted at once."""
+    for group in cluster.all("podgroups"):
+        yield group, list(cluster.members[objects.key_of(group)].values())
+    for pod, queue in cluster.lone_pods:
+        if queue:
+            spec = {"queue": queue, "minMember": 1}
+            yield {**pod, "spec": spec, "status": {"phase": "Inqueue"}}, [pod]
+
+
 def _told(group: Object, need: int, where: str, at: float) -> Iterator[Finding]:
     if where:
         name = objects.label(objects.key_of(group))
-        message = f"PodGroup {name} waits for {need} more pods, and they fit on {where}"
+        message = f"job {name} waits for {need} more pods, and they fit on {where}"
         yield Finding(at=at, rule=RULE, message=message)
 
 
@@ -237,6 +246,8 @@ def _queue_room(
     held = cluster.held(name)
     for other in cluster.groups_of(name):
         held.update(_kept(cluster.members[objects.key_of(other)].values(), cluster, settings))
+    alone = [each.pod for each in cluster.lone_pods if each.queue == name]
+    held.update(_kept(alone, cluster, settings))
     wanted = amounts.amounts((group.get("spec") or {}).get("minResources"))
     for resource, amount in wanted.items():
         least = min(cluster.request(pod)[resource] for pod in waiting)
