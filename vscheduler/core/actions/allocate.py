@@ -29,7 +29,6 @@ from vscheduler.core.session.reasons import JobTurn
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 from vscheduler.core.topology.groups import JobTopology
-from vscheduler.model import resources
 from vscheduler.model.jobs import PLACED, READY, JobId, Phase, Task, TaskStatus
 from vscheduler.model.queues import Queue
 
@@ -192,39 +191,12 @@ def _take_turn(
     session.work_budget.charge(turn.state.job.namespace)
     if _is_kept_out(session, classes, turn.state):
         blocked.keep_out(turn.state)
-    elif _exceeds_share(session, queue, turn.state):
-        places = False
-        blocked.reserve(turn.state)
     elif not (places := _place(session, queue, turn)):
         blocked.reserve(turn.state)
     elif turn.tasks:
         line.join(ordering.job_key(session.dispatch, turn.state), turn)
     session.work_budget.charge()
     return places
-
-
-def _exceeds_share(session: Session, queue: Queue, state: JobState) -> bool:
-    """Whether the queue may not have the minimum of a gang of equal pods, and nodes have room for
-    those that it may have, which would be placed in vain; record it then.
-    """
-    task = unschedulable_classes.representative(state.job)
-    if task is None or not state.untouched or state.missing_tasks < 2:
-        return False
-    if state.pending_best_effort:
-        return False
-    if session.nowhere(task) or nominations.may_take_held_nodes(session, state):
-        return False
-    within = reasons.pods_within_share(session, queue, task)
-    if within >= state.missing_tasks:
-        return False
-    session.spend("tasks", TASK_COST)
-    cluster, (_, usable) = session.cluster, session.placement.fits(task)
-    free = (cluster.allocatable - cluster.future_used)[usable]
-    room = int(resources.copies(session.request(task), free).sum())
-    if room < within or not reasons.note_gang_share(session, queue, state, task):
-        return False
-    session.over_share[state.job.id] = state
-    return True
 
 
 class BlockedJobs:

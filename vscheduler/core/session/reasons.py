@@ -7,7 +7,6 @@ job in a turn, and remembers what was reported for the job on the way.
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import inf
 
 import numpy as np
 from msgspec.structs import replace
@@ -32,9 +31,6 @@ from vscheduler.model.jobs import PLACED, Job, PodClass, Task, TaskStatus
 from vscheduler.model.queues import Queue
 from vscheduler.model.refusals import RefusalCode
 from vscheduler.model.resources import ResourceMap
-
-ROUNDING = 1e-6
-"""Limits are sums of fractions, and amounts are whole."""
 
 LACKS_PODS = frozenset(
     {
@@ -393,62 +389,6 @@ def note_share(session: Session, queue: Queue, turn: JobTurn, task: Task | None 
     if short:
         reason = _of_sub_group(turn.state, _of_gang(session, turn.state, reason), task)
     session.reasons.note(turn.state.job.id, reason)
-
-
-def pods_within_share(session: Session, queue: Queue, task: Task) -> float:
-    """Return how many such pods the queue may have at most, wherever they are."""
-    most = inf
-    for answer in session.dispatch.every(AllHooks.queue_limits, queue, task):
-        for limit in answer or ():
-            asked = task.pod_class.counted.get(limit.resource, 0)
-            if limit.nodes is None and asked:
-                most = min(most, max(0.0, limit.room + ROUNDING) // asked)
-    return most
-
-
-def note_gang_share(session: Session, queue: Queue, state: JobState, task: Task) -> bool:
-    """Record that the share of the queue doesn't suffice for the minimum of a gang, whose pods are
-    all like this one; return whether that is so.
-    """
-    lacking = state.missing_tasks
-    short = _exceeded(session, queue, state, task, lacking)
-    if short and session.reasons.is_news(state.job.id, ReasonCode.QUEUE_OVER_SHARE):
-        reason = of(
-            state,
-            ReasonCode.QUEUE_OVER_SHARE,
-            role=task.role,
-            request=task.pod_class.counted,
-            shortages=short,
-            lacking=lacking,
-            never_preempts=task.never_preempts and session.runs("preempt"),
-        )
-        session.reasons.note(state.job.id, reason)
-    return bool(short)
-
-
-def _exceeded(
-    session: Session, queue: Queue, state: JobState, task: Task, count: int
-) -> tuple[Shortage, ...]:
-    """Return the limits of the queue that so many pods exceed, wherever they are."""
-    found = []
-    for answer in session.dispatch.every(AllHooks.queue_limits, queue, task):
-        for limit in answer or ():
-            asked = smallest(session, state.job, limit.resource, count)
-            if limit.nodes is None and 0 < asked > limit.room + ROUNDING:
-                short = Shortage(
-                    resource=limit.resource,
-                    requested=asked,
-                    allocated=limit.allocated,
-                    limit=limit.limit,
-                    owner=limit.owner,
-                    kept=limit.kept,
-                    keepers=limit.keepers,
-                    whole=limit.whole,
-                )
-                found.append(short)
-    owner = found[-1].owner if found else ""  # the topmost queue
-    chosen = {each.resource: each for each in found if each.owner == owner}
-    return tuple(chosen[name] for name in sorted(chosen))
 
 
 def _of_gang(session: Session, state: JobState, reason: Reason) -> Reason:
