@@ -1,5 +1,6 @@
 """Entry point of `vscheduler`, `kubectl vscheduler` and `python -m vscheduler`."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -12,10 +13,16 @@ BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 machine, each with memory of its own, whatever the limits of the container are."""
 
 
+YOUNG_OBJECTS_MAX = 100_000
+"""New objects before the garbage collector looks at them. Commands read a cluster, decide and end:
+hardly any object is garbage before."""
+
+
 def main() -> None:
     """Run the command line, which ends the process with its exit status."""
     open_standard_streams()
     compute_in_one_thread()
+    gc.set_threshold(YOUNG_OBJECTS_MAX)
     from vscheduler.cli import main as cli  # noqa: PLC0415 - imports may open files
 
     # kubectl runs a plugin by its path; the name is what the user typed.

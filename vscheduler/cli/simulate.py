@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import gc
 import sys
 from collections import Counter
 from functools import partial
@@ -234,7 +233,6 @@ def _why(given: Given, policy: Policy, job: str, output: str) -> None:
     with lazy_commands.importing():
         from vscheduler.cli import tables
         from vscheduler.explain import remedies, wording
-    gc.freeze()  # a collection would look through all manifests
     try:
         found = remedies.explain(given, policy, job)
     except remedies.NotWaitingError as error:

@@ -1,6 +1,5 @@
 """`vscheduler what-if`: what another setting of a queue would do. Nothing is changed."""
 
-import gc
 import sys
 from typing import Any
 
@@ -94,7 +93,6 @@ def _compared(
     if around is None or not seen.complete:
         screen.fail([UNREADABLE])
     options = replace(placing.options(seen, scheduler, own), reads=own.policy.reads)
-    gc.freeze()  # a collection would look through the whole cluster
     patch = queue_settings.patch(changes)
     found = what_if.compare([*seen.manifests, *around], name, patch, own.policy, options)
     assert found is not None, "the queue is there"

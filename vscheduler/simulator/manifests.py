@@ -90,8 +90,6 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
     ignored: Mapping[str, int]
     """Number of documents by kind, for kinds without influence on decisions."""
-    now: float
-    """The latest time in any manifest, in seconds since the epoch; 0 without any time."""
 
 
 def collect(manifests: Iterable[Manifest]) -> Collection:
@@ -99,7 +97,6 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
     found: defaultdict[tuple[int, str, str], list[Named]] = defaultdict(list)
     problems: list[Problem] = []
     ignored: Counter[str] = Counter()
-    latest = 0.0
     for manifest in expanded(manifests):
         tree = manifest.tree
         if not isinstance(tree, Mapping):
@@ -110,7 +107,6 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
             message = f"is not an object: it has no {' and no '.join(missing)}"
             problems.append(Problem(place=manifest.place(), message=message))
             continue
-        latest = max(latest, _latest(tree))
         kind = events.kind_of(tree)
         if kind is None:
             ignored[_irrelevant_kind(tree)] += 1
@@ -125,8 +121,12 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
         objects=tuple(objects),
         problems=tuple(sorted(problems, key=str)),
         ignored=dict(sorted(ignored.items())),
-        now=latest,
     )
+
+
+def latest(manifests: Iterable[Manifest]) -> float:
+    """Return the latest time in any manifest, in seconds since the epoch; 0 without any time."""
+    return max((_latest(each.tree) for each in manifests), default=0.0)
 
 
 def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapping[str, Any]]]:
@@ -146,7 +146,8 @@ def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapp
         }
         if named.namespace:
             metadata["namespace"] = named.namespace
-        if str(metadata.get("uid", "")) in taken | {""}:
+        uid = str(metadata.get("uid", ""))
+        if not uid or uid in taken:
             metadata["uid"] = named.key
         taken.add(str(metadata["uid"]))
         whole = {**named.tree, "metadata": metadata}
@@ -262,6 +263,8 @@ def _latest(tree: object) -> float:
     rest = [tree]
     while rest:
         value = rest.pop()
+        if isinstance(value, str):
+            continue  # most of them, and an abstract class takes long to ask
         if isinstance(value, list):
             rest += value
         elif isinstance(value, Mapping):

@@ -286,7 +286,7 @@ def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options)
         for document in documents
     ]
     collected = manifests.collect(every)
-    now = collected.now if options.now is None else options.now
+    now = manifests.latest(every) if options.now is None else options.now
     mirror = Mirror(
         state.Options(
             scheduler_names=options.scheduler_names,

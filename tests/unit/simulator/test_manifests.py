@@ -110,7 +110,8 @@ def test_kinds_that_decide_nothing_are_counted() -> None:
 )
 def test_now_is_the_latest_instant_that_has_passed(tree: Any, now: float) -> None:
     """The clock has no say in a simulation."""
-    assert collect(tree, pod("old", creationTimestamp="1970-01-01T00:00:00Z")).now == now
+    old = pod("old", creationTimestamp="1970-01-01T00:00:00Z")
+    assert manifests.latest([Manifest(tree=tree), Manifest(tree=old)]) == now
 
 
 def test_missing_metadata_is_filled_in() -> None:

@@ -3,7 +3,6 @@
 What would help is found by package explain on the objects of the cluster.
 """
 
-import gc
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -223,7 +222,6 @@ def explanation_of(
     policy = configuration.policy
     options = replace(placing.options(seen, job.scheduler, configuration), reads=policy.reads)
     given = run.read([*seen.manifests, *around], options)
-    gc.freeze()  # a collection would look through the whole cluster
     try:
         return remedies.explain(given, policy, job.key)
     except NotWaitingError:

@@ -1,6 +1,5 @@
 """What `vscheduler replay` does: reads, replays and shows."""
 
-import gc
 import gzip
 import sys
 from collections.abc import Callable, Sequence
@@ -28,9 +27,6 @@ MODES = tuple(map(str, Backfill))
 
 PROBLEMS_SHOWN = 20
 """So many unusable lines of a trace are named; the others are counted."""
-
-YOUNG_MAX = 100_000
-"""New objects before the garbage collector looks at them: hardly any is garbage by then."""
 
 PARTS = 10
 """In so many steps, progress is told."""
@@ -136,8 +132,6 @@ def play(
     empty = mirror.snapshot(0.0)
     if missing:
         screen.say(f"queues made, of weight 1: {', '.join(missing)}", err=True)
-    gc.freeze()
-    gc.set_threshold(YOUNG_MAX)
     progress = _Progress(named.name)
     history = virtual_time.replay(submitted, mirror, named.policy, options, progress.tell)
     return figures.replayed(named.name, trace, history, empty, resume=options.resume)

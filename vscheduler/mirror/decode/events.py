@@ -301,7 +301,12 @@ def _plain(value: object, key: object = None) -> object:
     if isinstance(value, Mapping):
         if key in TEXT_MAPS:
             return {name: "" if text is None else text for name, text in value.items()}
-        return {name: _plain(part, name) for name, part in value.items() if part is not None}
+        return {
+            # Most are texts, and abstract classes take long to ask.
+            name: part if isinstance(part, str) else _plain(part, name)
+            for name, part in value.items()
+            if part is not None
+        }
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if isinstance(value, dt.datetime):
