@@ -219,7 +219,8 @@ def _change(change: Change) -> str:
 def _of_the_job(change: Change) -> str:
     match change:
         case FewerPods():
-            return f"lower {change.field} from {change.before} to {change.after}"
+            enough = f"if the job can do with {phrases.pods(change.after)}"
+            return f"lower {change.field} from {change.before} to {change.after}, {enough}"
         case SmallerRequest():
             asked = phrases.quantity(change.resource, change.after)
             before = phrases.amount(change.resource, change.before)

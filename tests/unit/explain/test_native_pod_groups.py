@@ -40,7 +40,7 @@ def test_a_gang_that_is_too_large() -> None:
     """Its minimum has another name than Volcano's."""
     found = explained(node("n1"), group("g", 3), pods("g", 3))
     assert lines(found) == [
-        "lower spec.schedulingPolicy.gang.minCount from 3 to 2",
+        "lower spec.schedulingPolicy.gang.minCount from 3 to 2, if the job can do with 2 pods",
         "let its pods ask for 1.3 cpu instead of 2",
         "add 1 more node like n1 (4 cpu and 64Gi memory)",
     ]
@@ -70,7 +70,7 @@ def test_a_gang_that_lacks_pods() -> None:
     found = explained(node("n1", 8), group("g", 4), pods("g", 3))
     assert lines(found) == [
         "create 1 more pod",
-        "lower spec.schedulingPolicy.gang.minCount from 4 to 3",
+        "lower spec.schedulingPolicy.gang.minCount from 4 to 3, if the job can do with 3 pods",
     ]
     assert "(spec.schedulingPolicy.gang.minCount 4)" in wording.lines(found)[0]
 
@@ -81,7 +81,7 @@ def test_a_minimum_by_annotation() -> None:
     annotated["metadata"]["annotations"] = {"scheduling.volcano.sh/group-min-member": "3"}
     field = "annotation scheduling.volcano.sh/group-min-member"
     found = explained(node("n1"), annotated, pods("g", 3))
-    assert lines(found)[0] == f"lower {field} from 3 to 2"
+    assert lines(found)[0] == f"lower {field} from 3 to 2, if the job can do with 2 pods"
     lacking = explained(node("n1", 8), annotated, pods("g", 2))
     assert f"({field} 3)" in wording.lines(lacking)[0]
 

@@ -124,7 +124,10 @@ SCENES = {
         job q/busy min=1 n1 n1
         job q/late min=3 - - -
         """,
-        ["lower minMember from 3 to 2", "add 1 more node like n1 (4 cpu)"],
+        [
+            "lower minMember from 3 to 2, if the job can do with 2 pods",
+            "add 1 more node like n1 (4 cpu)",
+        ],
     ),
     "a taint": (
         """
@@ -419,7 +422,10 @@ NAMED = {
         ["create PersistentVolumeClaim default/data (tried with a volume that every node can use)"],
     ),
     "gates": (_gate, ["remove the scheduling gates of 2 pods"]),
-    "a pod too few": (_lose_a_pod, ["create 1 more pod", "lower minMember from 2 to 1"]),
+    "a pod too few": (
+        _lose_a_pod,
+        ["create 1 more pod", "lower minMember from 2 to 1, if the job can do with 1 pod"],
+    ),
     "a pod without a role": (
         _ask_for_roles,
         ["set volcano.sh/task-spec to worker on 1 of its pods", "create 1 more pod of role worker"],
@@ -468,7 +474,10 @@ def test_an_owner_is_to_create_the_pods_that_are_missing() -> None:
     ]
     found = explained(documents, "default/late")
     shown = [wording.sentence(remedy) for remedy in found.remedies]
-    assert shown == ["let job/train create 1 more pod", "lower minMember from 2 to 1"]
+    assert shown == [
+        "let job/train create 1 more pod",
+        "lower minMember from 2 to 1, if the job can do with 1 pod",
+    ]
 
 
 def test_a_group_without_pods_is_explained_by_its_admission() -> None:
@@ -515,7 +524,7 @@ def test_a_gang_that_lost_a_pod_has_no_waiting_pod() -> None:
         wording.sentence(remedy) for remedy in explained(documents, "default/late").remedies
     ] == [
         "create 1 more pod",
-        "lower minMember from 2 to 1",
+        "lower minMember from 2 to 1, if the job can do with 1 pod",
     ]
 
 
