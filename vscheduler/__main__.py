@@ -21,8 +21,8 @@ hardly any object is garbage before."""
 def main() -> None:
     """Run the command line, which ends the process with its exit status."""
     open_standard_streams()
-    compute_in_one_thread()
     gc.set_threshold(YOUNG_OBJECTS_MAX)
+    compute_in_one_thread()
     from vscheduler.cli import main as cli  # noqa: PLC0415 - imports may open files
 
     # kubectl runs a plugin by its path; the name is what the user typed.
