@@ -23,9 +23,9 @@ MORE: Amounts = {"cpu": "20", "memory": "1Gi"}
 
 BACKFILLS = {
     "none": (80, 80),
-    "easy": (74, 50),
-    "conservative": (43, 48),
-    "conservative, 1000": (44, 49),
+    "easy": (75, 50),
+    "conservative": (34, 48),
+    "conservative, 1000": (51, 48),
 }
 """Kinds of backfill, with how many jobs are promised a start at most, and how many pods start in
 the case as it is, with shares and without.
