@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -97,9 +96,7 @@ class Results:
         everything = {
             name: [dataclasses.asdict(each) for each in several] for name, several in parts.items()
         }
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"machine": tables.machine(), **everything}, indent=1)
-        self._path.write_text(f"{text}\n", encoding="utf-8")
+        tables.save(self._path, {"machine": tables.machine(), **everything})
 
 
 def _measure(

@@ -3,7 +3,7 @@
 import copy
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -122,10 +122,15 @@ def near(competitor: Competitor) -> Competitor:
         return _with_gangs(competitor)
     if competitor.name != VSCHEDULER:
         return competitor
+    return configured(competitor, _with_racks())
+
+
+def configured(competitor: Competitor, tree: Mapping[str, object]) -> Competitor:
+    """Ours with another configuration than the built-in one."""
 
     def command(plane: Place) -> Command:
-        config = plane.directory / "racks.yaml"
-        config.write_text(yaml.safe_dump(_with_racks()), encoding="utf-8")
+        config = plane.directory / "scheduler-conf.yaml"
+        config.write_text(yaml.safe_dump(tree), encoding="utf-8")
         given = competitor.command(plane)
         return replace(given, words=[*given.words, f"--scheduler-conf={config}"])
 

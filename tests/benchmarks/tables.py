@@ -1,5 +1,6 @@
-"""Results as Markdown: medians, with the extremes where they matter."""
+"""Results as Markdown: medians, with the extremes where they matter; and all of them as JSON."""
 
+import json
 import platform
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,12 @@ def machine() -> str:
     )
     load = " ".join(Path("/proc/loadavg").read_text().split()[:3])
     return f"{cores} cores, {platform.machine()}, Python {platform.python_version()}, load {load}"
+
+
+def save(path: Path, results: object) -> None:
+    """Write all figures to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def results(runs: Runs) -> Iterator[str]:

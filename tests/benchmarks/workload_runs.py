@@ -1,26 +1,30 @@
 """`python -m tests.benchmarks.workload_runs`: pods with constraints, beside kube-scheduler."""
 
 import argparse
-import copy
 import dataclasses
 import itertools
-import json
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from sandbox import control_plane
 from sandbox.client import Client, Object
 from sandbox.control_plane import ControlPlane
 from sandbox.errors import ApiError
-from tests.benchmarks import competitors, contest, figures, loading, processes, running, workloads
-from tests.benchmarks.competitors import Command, Competitor, Place
+from tests.benchmarks import (
+    competitors,
+    contest,
+    figures,
+    loading,
+    processes,
+    running,
+    tables,
+    workloads,
+)
+from tests.benchmarks.competitors import Competitor
 from tests.benchmarks.loading import Customer, Loader
 from tests.benchmarks.observing import Observer
 from tests.benchmarks.running import FailedError
@@ -169,23 +173,14 @@ def _passing(kind: int, number: int, customer: Customer) -> tuple[str, Object]:
 
 def competing(workload: Workload) -> list[Competitor]:
     """kube-scheduler and vscheduler, for pods without a PodGroup."""
-    ours = competitors.vscheduler("--leader-elect=false")
-    ours = replace(ours, customer=replace(ours.customer, grouped=False))
+    ours = competitors.single(competitors.vscheduler("--leader-elect=false"))
     return [competitors.kube_scheduler(), _preempting(ours) if workload.evicts else ours]
 
 
 def _preempting(competitor: Competitor) -> Competitor:
     """With the action for pods of a higher priority, which the built-in configuration lacks."""
-
-    def command(plane: Place) -> Command:
-        tree: dict[str, Any] = copy.deepcopy(dict(policy.BUILT_IN))
-        tree["actions"] = "enqueue, allocate, preempt, backfill"
-        config = plane.directory / "preempt.yaml"
-        config.write_text(yaml.safe_dump(tree), encoding="utf-8")
-        given = competitor.command(plane)
-        return replace(given, words=[*given.words, f"--scheduler-conf={config}"])
-
-    return replace(competitor, command=command)
+    actions = "enqueue, allocate, preempt, backfill"
+    return competitors.configured(competitor, {**policy.BUILT_IN, "actions": actions})
 
 
 COLUMNS = ("workload", "pods", "kube-scheduler, pods/s", "vscheduler, pods/s", "times", "CPU, s")
@@ -235,9 +230,7 @@ def main() -> int:
                     sys.stderr.write(f"{workload.name}, {competitor.name}: {error}\n")
                     continue
                 sys.stderr.write(f"{measured[-1]}\n")
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        plain = [dataclasses.asdict(each) for each in measured]
-        given.json.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+        tables.save(given.json, [dataclasses.asdict(each) for each in measured])
     sys.stdout.writelines(f"{line}\n" for line in table(measured))
     return 1 if failed else 0
 

@@ -535,6 +535,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return the number of tasks in these statuses by role."""
         return Counter(task.role for task in self.tasks if task.status in statuses)
 
+    def least(self, resource: str, count: int) -> int:
+        """Return the least that so many waiting pods request of a resource, each for itself."""
+        total = 0
+        sizes = [(each.counted.get(resource, 0), n) for each, (_, n) in self.classes.items()]
+        for size, waiting in sorted(sizes):
+            taken = min(count, waiting)
+            total += size * taken
+            count -= taken
+        return total
+
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:
         """Return the value under this key, computed on first use, from the job alone."""
         if key not in self._memo:

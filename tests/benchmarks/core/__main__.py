@@ -2,13 +2,12 @@
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tests.benchmarks import figures
+from tests.benchmarks import figures, tables
 from tests.benchmarks.core import cases, rich, timing
 from tests.benchmarks.core.cases import Case
 from tests.benchmarks.core.timing import Timing
@@ -42,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rounds = [list(measured(found)) for _ in range(given.rounds)]
     timings = [quickest(each) for each in zip(*rounds, strict=True)]
     sys.stdout.write("\n".join((*table(timings), "", *growth(found, timings), "")))
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    plain = [dataclasses.asdict(timing) for timing in timings]
-    given.json.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    tables.save(given.json, [dataclasses.asdict(timing) for timing in timings])
     return 0
 
 

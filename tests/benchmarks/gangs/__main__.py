@@ -4,7 +4,6 @@ kube-scheduler's own gang scheduling.
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -68,13 +67,12 @@ def main() -> int:
         "",
     ]
     sys.stdout.write("\n".join(lines))
-    given.json.parent.mkdir(parents=True, exist_ok=True)
     everything = {
         "machine": machine,
         "scoring": scoring,
         "gangs": [dataclasses.asdict(verdict) for verdict in verdicts],
     }
-    given.json.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+    tables.save(given.json, everything)
     return 0
 
 

@@ -8,7 +8,6 @@ import argparse
 import asyncio
 import dataclasses
 import gc
-import json
 import sys
 import tempfile
 import time
@@ -21,7 +20,7 @@ import uvloop
 from msgspec import structs
 
 from sandbox.contents import NodeShape
-from tests.benchmarks import competitors, figures, loading
+from tests.benchmarks import competitors, figures, loading, tables
 from tests.benchmarks.competitors import Competitor
 from tests.benchmarks.running import FailedError
 from tests.benchmarks.stub import scheduler, server
@@ -103,9 +102,9 @@ async def measure(case: Case) -> Measured:
         for number in range(case.nodes):
             labels = {PART: str(number % case.schedulers)}
             stub.add_node(structs.replace(shape, labels=labels).node(number))
-        able = case.competitors()
+        able = [competitors.single(each) for each in case.competitors()]
         commands = [each.command(place) for each in able]
-        bodies = [loading.pod(replace(each.customer, grouped=False), "a", 0) for each in able]
+        bodies = [loading.pod(each.customer, "a", 0) for each in able]
         templates = [stub.template(loading.PODS, body) for body in bodies]
         started = stack.enter_context(scheduler.started(commands, directory / "log"))
         await _arrive(stub, templates, "warm", WARM, WARM)
@@ -235,9 +234,7 @@ def main() -> int:
                 continue
             sys.stderr.write(f"{measured[-1]}\n")
             gc.collect()
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    plain = [dataclasses.asdict(each) for each in measured]
-    given.json.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    tables.save(given.json, [dataclasses.asdict(each) for each in measured])
     sys.stdout.writelines(f"{line}\n" for line in table(measured))
     return 1 if failed else 0
 

@@ -36,22 +36,12 @@ def _beyond(job: Job, lacking: int, queue: Queue) -> Iterator[FindingText]:
     space = ResourceSpace.of(dict.fromkeys(names, 1))
     most = queue.ceiling(space)
     for name in sorted(names - {resources.PODS}):
-        needs, limit = _least(job, name, lacking), float(most[space.columns[name]])
+        needs, limit = job.least(name, lacking), float(most[space.columns[name]])
         if needs > limit:
             has = f"more than the capability of queue {queue.name}, {phrases.amount(name, limit)}"
             verb = "needs" if lacking == 1 else "need"
             pods = f"{phrases.pods(lacking)} {verb} {phrases.quantity(name, needs)}"
             yield FindingText(job.id, "spec.minMember", f"the job never starts: {pods}, {has}")
-
-
-def _least(job: Job, resource: str, count: int) -> int:
-    """Return the least that so many waiting pods request of a resource."""
-    total = 0
-    sizes = sorted((each.counted.get(resource, 0), n) for each, (_, n) in job.classes.items())
-    for size, waiting in sizes:
-        taken = min(count, waiting)
-        total, count = total + size * taken, count - taken
-    return total
 
 
 def of_pods(snapshot: Snapshot) -> Iterator[FindingText]:

@@ -167,12 +167,11 @@ def _jobs(manifest: Manifest, job_set: Object) -> Iterator[Manifest]:
 def _pod(workload: Workload, template: Template) -> dict[str, Any]:
     """Return a pod of the template, without a name."""
     namespace, _, name = workload.key.partition("/")
-    metadata = template.tree.get("metadata")
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            **(metadata if isinstance(metadata, Mapping) else {}),
+            **_mapping(template.tree.get("metadata")),
             "name": name,
             "namespace": namespace,
             "annotations": dict(template.annotations),

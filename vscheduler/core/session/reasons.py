@@ -461,13 +461,7 @@ def smallest(session: Session, job: Job, resource: str, count: int) -> int:
     """Return the least that so many waiting pods of a job request of a resource."""
     if shared := _shared(session, job, resource):
         return _smallest_of_sharing(job, resource, count, shared)
-    total = 0
-    sizes = [(each.counted.get(resource, 0), waiting) for each, (_, waiting) in job.classes.items()]
-    for size, waiting in sorted(sizes):
-        taken = min(count, waiting)
-        total += size * taken
-        count -= taken
-    return total
+    return job.least(resource, count)
 
 
 def _shared(session: Session, job: Job, resource: str) -> dict[str, int]:
