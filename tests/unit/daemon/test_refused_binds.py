@@ -176,10 +176,12 @@ async def test_a_pod_that_may_not_be_bound_keeps_nobody_from_starting(
     message = "the API server refused to bind pod default/a-0 to n1: no"
     async with worlds.world(serve, picture, answers=refusals) as made:
         await patience.until(lambda: made.bound()["b-0"] >= 1)
+        attempts = made.bound()["a-0"]
         await patience.until(lambda: f"; before, {message}" in str(made.statuses("a")))
-        binds = made.bound()
         await worlds.rest(made)
-    assert binds["a-0"] == scheduling_loop.LASTING
+        assert made.bound()["a-0"] == attempts
+    # On a busy machine, a pause may be over before a cycle sees it.
+    assert attempts >= scheduling_loop.LASTING
     assert "refused" not in str(made.statuses("b"))
     assert "SchedulingGated" not in str(made.calls)
 
