@@ -189,6 +189,8 @@ def _median(runs: Runs, figure: Callable[[Run], float]) -> float:
 
 
 def _text(number: float) -> str:
+    if 0 < number < 0.1:
+        return f"{number:.4f}"
     return f"{number:,.2f}" if number < 100 else f"{number:,.0f}"
 
 

@@ -19,9 +19,9 @@ from vscheduler.daemon.startup import Opened
 
 log = structlog.get_logger(__name__)
 
-YOUNG_OBJECTS_MAX = 20_000
+YOUNG_OBJECTS_MAX = 5_000
 """Number of new objects that trigger a garbage collection. After Python's default of 700, nearly
-all are still in use."""
+all are still in use; after many more, pods wait for the collection."""
 
 
 def kind_of_process(settings: Settings) -> type[Process]:

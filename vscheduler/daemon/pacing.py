@@ -6,7 +6,7 @@ earlier decision, such as the start of a bound pod, waits for `step_seconds`, be
 helps no waiting pod. After a cycle that ran out of budget, the next cycle starts at once.
 
 Any other cycle is followed by a rest in proportion to its cost. After a cycle that bound pods, the
-rest is twice the cost, at most the debounce. After a cycle that bound nothing, the rest is four
+rest is half the cost, at most the debounce. After a cycle that bound nothing, the rest is four
 times the cost, at most the schedule period. A busy but full cluster therefore costs a fifth of a
 core at most, and a new job on a quiet cluster waits for the debounce only. When a cycle binds pods
 of some namespaces and nothing for others, the cost of the others is rested four times, too, as long
@@ -54,10 +54,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     step_seconds: float = 0.3
     rest_factor: float = 4.0
     """Length of the rest as a multiple of the cost, after a cycle that bound nothing."""
-    busy_factor: float = 2.0
-    """The same after a cycle that bound pods."""
-    guiltless_factor: float = 0.5
-    """The same for namespaces with a small part in the cost."""
+    short_factor: float = 0.5
+    """The same after a cycle that bound pods, and for namespaces with a small part in the cost."""
     guiltless_part: int = 4
     """A namespace has a small part if its cost is less than the highest cost divided by this
     number."""
@@ -211,9 +209,9 @@ class Pacing:
         self._bound = bound
         in_vain = min(seconds, sum(costs.values()) / UNITS_PER_SECOND) if bound else seconds
         full = min(pace.period_seconds, pace.rest_factor * in_vain)
-        short = min(pace.debounce_seconds, pace.busy_factor * seconds) if bound else full
+        short = min(pace.debounce_seconds if bound else full, pace.short_factor * seconds)
         self._not_before = now + max(full, short)
-        self._guiltless_not_before = now + min(short, pace.guiltless_factor * seconds)
+        self._guiltless_not_before = now + short
         self._costs = costs
         self._guiltless.clear()
         self._judge(self._news)

@@ -129,7 +129,7 @@ async def test_a_gang_that_is_never_whole_is_waited_for_as_long_as_a_debounce() 
         (False, replace(QUICK, rest_factor=0.00001), True),
         (True, QUICK, False),
         (True, replace(QUICK, debounce_seconds=0.01), True),
-        (True, replace(QUICK, busy_factor=0.00001), True),
+        (True, replace(QUICK, short_factor=0.00001), True),
     ],
 )
 async def test_a_cycle_is_followed_by_a_rest(bound: bool, pace: Pace, due: bool) -> None:
