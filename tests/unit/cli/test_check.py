@@ -219,6 +219,19 @@ def test_jobs_that_never_start_are_told_by_their_pods(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("parent", ["", "parent=root"])
+def test_a_gang_may_be_too_large_for_an_ancestor(tmp_path: Path, parent: str) -> None:
+    """For root, too, whose children needn't name it."""
+    picture = f"""
+        node  n1 cpu=8
+        queue root capability=cpu:2   queue a {parent}
+        job   a/big min=3 - - -
+        """
+    too_much = TOO_MUCH.replace("queue a", "queue root")
+    message = f"warning: default/big: spec.minMember: the job never starts: {too_much}"
+    assert message in said(tmp_path, pictures.documents(picture))
+
+
 def test_warnings_fail_only_where_that_is_wanted() -> None:
     """--strict is for pipelines."""
     text = yaml.safe_dump(queue("a", deserved={"cpu": 1}))

@@ -1,34 +1,27 @@
 """Checks of waiting pods that their queue, or every given node, keeps out for good."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from vscheduler.cli.checks.findings import FindingText
 from vscheduler.mirror.wording import phrases
-from vscheduler.model import nodes, resources
+from vscheduler.model import nodes, queues, resources
 from vscheduler.model.constraints import Constraints
 from vscheduler.model.jobs import Job, TaskStatus
-from vscheduler.model.queues import ROOT, Queue
+from vscheduler.model.queues import Queue
 from vscheduler.model.resources import ResourceSpace
 from vscheduler.model.snapshot import Snapshot
 
 
 def of_gangs(snapshot: Snapshot) -> Iterator[FindingText]:
     """Iterate over gangs whose smallest pods are more than a queue may have."""
+    paths = queues.tree(snapshot.queues, {}).paths
     for job in snapshot.jobs:
         lacking = job.min_member - job.ready_tasks
         if not 0 < lacking <= sum(count for _, count in job.classes.values()):
             continue
-        for queue in _line(job, snapshot.queues):
-            yield from _beyond(job, lacking, queue)
-
-
-def _line(job: Job, known: Mapping[str, Queue]) -> list[Queue]:
-    """Return the queue of a job and its ancestors."""
-    name, line = job.queue, list[Queue]()
-    while name in known and known[name] not in line:
-        line.append(known[name])
-        name = known[name].parent if name != ROOT else ""
-    return line
+        for name in (job.queue, *reversed(paths.get(job.queue, ()))):
+            if name in snapshot.queues:
+                yield from _beyond(job, lacking, snapshot.queues[name])
 
 
 def _beyond(job: Job, lacking: int, queue: Queue) -> Iterator[FindingText]:
