@@ -14,7 +14,6 @@ from vscheduler.mirror.wording import phrases, refusal_sentences, sentences
 from vscheduler.model import resources
 from vscheduler.model.decisions import Exclusion, LimitedBy, QueueFigures
 from vscheduler.model.queues import Tree
-from vscheduler.model.refusals import RefusalCode
 from vscheduler.model.resources import ResourceSpace
 from vscheduler.simulator.run import Outcome
 
@@ -121,8 +120,6 @@ def _left_out(excluded: Iterable[Exclusion]) -> table.Table:
     shown = columns("nodes not usable", "why")
     shown.columns[0].max_width = SENTENCE_WIDTH
     for each in excluded:
-        if each.refusal.code is RefusalCode.CLAIM_MISSING:
-            continue  # nothing is wrong with the nodes
         shown.add_row(queue_status.nodes(each.nodes), refusal_sentences.cause(each.refusal))
     return shown
 

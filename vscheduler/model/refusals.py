@@ -132,6 +132,32 @@ ABOUT_THE_GANG = frozenset(
 )
 """Refusals that the placement of other pods of the gang may lift."""
 
+ABOUT_THE_POD = frozenset(
+    {
+        RefusalCode.CLAIM_MISSING,
+        RefusalCode.CLAIM_NOT_CREATED,
+        RefusalCode.CLAIM_OF_OTHER_POD,
+        RefusalCode.CLAIM_LOST,
+        RefusalCode.CLAIM_DELETING,
+        RefusalCode.CLAIM_UNBOUND,
+        RefusalCode.STORAGE_CLASS_MISSING,
+        RefusalCode.RESOURCE_CLAIM_NOT_CREATED,
+        RefusalCode.RESOURCE_CLAIM_MISSING,
+        RefusalCode.RESOURCE_CLAIM_DELETING,
+        RefusalCode.RESOURCE_CLAIM_OF_OTHER_POD,
+        RefusalCode.RESOURCE_CLAIM_IN_USE,
+        RefusalCode.RESOURCE_CLAIM_SHARED,
+        RefusalCode.RESOURCE_CLAIM_UNREAD,
+        RefusalCode.RESOURCE_CLAIM_UNSUPPORTED,
+        RefusalCode.DEVICE_CLASS_MISSING,
+        RefusalCode.SELECTOR_UNUSABLE,
+        RefusalCode.SELECTOR_FAILED,
+        RefusalCode.TOO_MANY_DEVICES,
+        RefusalCode.DEVICES_UNSERVED,
+    }
+)
+"""Refusals of the pod's claims, which say nothing about the nodes."""
+
 
 class Refusal(msgspec.Struct, frozen=True, order=True):
     """Why a node refuses a pod. Equal refusals of several nodes are counted together."""

@@ -12,7 +12,8 @@ TOO_SMALL = Refusal(RefusalCode.TOO_SMALL)
 def exclusions(session: Session) -> tuple[Exclusion, ...]:
     """Return the nodes that no pod could use, by the first filter that refuses a sample pod.
 
-    The largest group comes first.
+    The largest group comes first. Nodes that only the sample pod's claims keep it off are left out:
+    nothing is wrong with them.
     """
     left = session.policy.rules.unused_nodes(session)
     if not left.size:
@@ -22,8 +23,9 @@ def exclusions(session: Session) -> tuple[Exclusion, ...]:
     verdicts = () if task is None else session.placement.verdicts(task, session.cluster.view())
     for verdict in (verdict for verdict in verdicts if not verdict.temporary):
         refused = left[~verdict.passes[left]].tolist()
-        if refused:
-            names = by_refusal.setdefault(refusals.of(verdict.refusal), [])
+        refusal = refusals.of(verdict.refusal)
+        if refused and refusal.code not in refusals.ABOUT_THE_POD:
+            names = by_refusal.setdefault(refusal, [])
             names += [session.layout.names[row] for row in refused]
         left = left[verdict.passes[left]]
     if left.size and task is not None:

@@ -254,6 +254,14 @@ def test_every_code_has_words() -> None:
     assert {code for code, *_ in WORDS} == set(Code)
 
 
+@pytest.mark.parametrize("code", [code for code in Code if code is not Code.CUSTOM])
+def test_sentences_that_are_not_about_nodes_are_those_of_the_pods_claims(code: Code) -> None:
+    """They alone lead a reason, and no node is left out because of them."""
+    refusal = Refusal(code, "a", "1/0")
+    leads = refusal_sentences.lead([(refusal, 1)]) == refusal_sentences.text(refusal)
+    assert leads == (code in refusals.ABOUT_THE_POD)
+
+
 def test_refusals_are_counted_most_frequent_first() -> None:
     """Equal numbers stand in the order of their texts."""
     found = [
