@@ -388,7 +388,8 @@ class SchedulingLoop:
         """Assume in the Mirror and send the binds that are still correct; return their number.
 
         A job's binds are sent together, and not later than they are known to be correct: the first
-        binds are under way while the last of thousands are assumed.
+        binds are under way while the last of thousands are assumed, and all before anything is
+        reported.
         """
         by_job: defaultdict[JobId, list[Bind]] = defaultdict(list)
         for bind in decided:
@@ -401,6 +402,7 @@ class SchedulingLoop:
             else:
                 log.info("job.changed", job=job, binds=len(binds))
                 self._pacing.changed()
+        await asyncio.sleep(0)
         return sent
 
     def _evict(self, snapshot: Snapshot, result: CycleResult, now: float) -> None:
