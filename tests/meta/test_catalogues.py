@@ -160,7 +160,7 @@ def test_the_plugin_that_reads_pods_works() -> None:
             kind = "labels" if document["kind"] == "Node" else "annotations"
             metadata.setdefault(kind, {})["example.com/room"] = room
     assert parsed.policy is not None
-    outcome = run.simulate(documents, parsed.policy, Options(reads=parsed.policy.reads))
+    outcome = run.simulate(documents, parsed.policy, Options())
     assert not outcome.last.faults
     assert {bind.task.name: bind.node for bind in outcome.binds} == {"a-0": "n2", "c-0": "n1"}
     (waits,) = [group.reason for group in outcome.last.groups if group.reason is not None]

@@ -171,7 +171,7 @@ def _cycles(after: Cluster, most: int) -> Iterator[CycleResult]:
     decides nothing, carries over what the one before did, and writes the same phases, while no pod
     starts or leaves and no time is due.
     """
-    given = run.read(after.documents, Options())
+    given = run.read(after.documents, after.policy, Options())
     objects = [event for event in given.events if isinstance(event, Upsert)]
     simulated = World(objects, pods_return=True)
     before: object = None

@@ -36,7 +36,7 @@ JOBS_MAX = 2
 def judged(seed: int) -> Counter[str]:
     """Explain jobs of a cluster, try every answer by other means, and count the kinds."""
     cluster = edited_manifests.cluster(seed)
-    given = run.read(cluster.documents, Options())
+    given = run.read(cluster.documents, cluster.policy, Options())
     before = _digest(given.mirror, given.now)
     taken = given.mirror.snapshot(given.now)
     waiting = [job.id for job in taken.jobs if job.ready_tasks < max(1, job.min_member)]
@@ -62,7 +62,7 @@ def unhindered(seed: int, names: Iterable[str] = obstacles.OBSTACLES) -> Counter
     job = _waiting_longest(cluster)
     for name in names if job else ():
         after = obstacles.with_obstacle(cluster, job, obstacles.OBSTACLES[name])
-        given = run.read(after.documents, Options())
+        given = run.read(after.documents, after.policy, Options())
         try:
             explained = remedies.explain(given, after.policy, job)
         except NotWaitingError:
@@ -83,7 +83,7 @@ def unhindered(seed: int, names: Iterable[str] = obstacles.OBSTACLES) -> Counter
 
 def _waiting_longest(cluster: Cluster) -> str:
     """The last job without any pod on a node; empty text without such a job."""
-    given = run.read(cluster.documents, Options())
+    given = run.read(cluster.documents, cluster.policy, Options())
     taken = given.mirror.snapshot(given.now)
     return next((job.id for job in reversed(taken.jobs) if not job.ready_tasks), "")
 
@@ -130,7 +130,8 @@ def test_explanations_are_deterministic() -> None:
     """Equal manifests in another order give equal explanations."""
     cluster = edited_manifests.cluster(1)
     given = [
-        run.read(documents, Options()) for documents in (cluster.documents, cluster.documents[::-1])
+        run.read(documents, cluster.policy, Options())
+        for documents in (cluster.documents, cluster.documents[::-1])
     ]
     taken = given[0].mirror.snapshot(given[0].now)
     job = next(job.id for job in taken.jobs if job.ready_tasks < max(1, job.min_member))

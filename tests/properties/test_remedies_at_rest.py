@@ -167,7 +167,7 @@ def examined(seed: int) -> Counter[str]:
         found["jobs"] += 1
         for problem in advised(cluster, job):
             raise AssertionError(f"{seed}: {problem}")
-        given = run.read(copy.deepcopy(cluster.documents), Options())
+        given = run.read(copy.deepcopy(cluster.documents), cluster.policy, Options())
         explained = remedies.explain(given, cluster.policy, job)
         for remedy in explained.remedies:
             found[type(remedy.change).__name__] += 1

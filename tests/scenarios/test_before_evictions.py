@@ -232,7 +232,7 @@ def test_what_would_start_the_job_names_the_annotation(
     """It would start at once, unless it does so anyway."""
     policy = running.policy_of({**running.TREE, "actions": RECLAIM})
     found = remedies.explain(
-        run.read(pictures.documents(full(**setting)), Options()), policy, "default/late"
+        run.read(pictures.documents(full(**setting)), policy, Options()), policy, "default/late"
     )
     told = [line for line in wording.lines(found) if "  - remove" in line]
     assert [line.startswith(f"  - {remedy}; 1 pod") for line in told] == ([True] if remedy else [])

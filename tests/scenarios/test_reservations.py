@@ -228,7 +228,7 @@ def test_a_promise_is_planned_anew_if_what_it_rests_on_is_gone(gone: str) -> Non
     """A node, or a pod of the job; without them it can't start."""
     documents = pictures.documents(PICTURE)
     rules = policy("easy")
-    given = run.read(documents, Options(reads=rules.reads))
+    given = run.read(documents, rules, Options())
     first = cycle.run_cycle(given.mirror.snapshot(given.now, FRESH), rules)
     assert first.carried.reservations
     left = [
@@ -236,7 +236,7 @@ def test_a_promise_is_planned_anew_if_what_it_rests_on_is_gone(gone: str) -> Non
         for each in documents
         if gone not in (each["metadata"]["name"], each.get("spec", {}).get("nodeName"))
     ]
-    later = run.read(left, Options(reads=rules.reads, now=given.now + 1))
+    later = run.read(left, rules, Options(now=given.now + 1))
     after = cycle.run_cycle(later.mirror.snapshot(later.now, first.carried), rules)
     assert after.carried.reservations == ()
 
@@ -255,7 +255,7 @@ def test_promises_that_still_hold_stay_as_they_are(monkeypatch: pytest.MonkeyPat
         job   q/third age=30 {RUN_TIME}=1h cpu=2 -
         """)
     rules = policy("conservative")
-    given = run.read(documents, Options(reads=rules.reads))
+    given = run.read(documents, rules, Options())
     before = cycle.run_cycle(given.mirror.snapshot(given.now, FRESH), rules).carried.reservations
     assert [node for each in before for _, node in each.nodes] == ["n1", "n2", "n3"]
     left = [
@@ -263,7 +263,7 @@ def test_promises_that_still_hold_stay_as_they_are(monkeypatch: pytest.MonkeyPat
         for each in documents
         if "n3" not in (each["metadata"]["name"], each.get("spec", {}).get("nodeName"))
     ]
-    later = run.read(left, Options(reads=rules.reads, now=given.now + 1))
+    later = run.read(left, rules, Options(now=given.now + 1))
     carried = dataclasses.replace(FRESH, reservations=before)
     monkeypatch.setattr(availability, "INSTANTS_MAX", 2)
     after = cycle.run_cycle(later.mirror.snapshot(later.now, carried), rules).carried.reservations
@@ -279,11 +279,11 @@ def test_a_promised_start_survives_fairness() -> None:
         job   q/big min=4 age=50 - - - -
     """
     rules = policy("easy", "allocate")
-    given = run.read(pictures.documents(picture), Options(reads=rules.reads))
+    given = run.read(pictures.documents(picture), rules, Options())
     first = cycle.run_cycle(given.mirror.snapshot(given.now, FRESH), rules)
     (promise,) = first.carried.reservations
     others = picture.replace("n1 n1", "").replace(f"job   q/busy scheduled=600 {RUN_TIME}=20m", "")
     others += "job r/other min=2 age=10 - -"
-    later = run.read(pictures.documents(others), Options(reads=rules.reads, now=promise.start))
+    later = run.read(pictures.documents(others), rules, Options(now=promise.start))
     after = cycle.run_cycle(later.mirror.snapshot(later.now, first.carried), rules)
     assert {bind.task.job for bind in after.binds} == {"default/big"}

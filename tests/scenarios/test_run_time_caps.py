@@ -21,7 +21,7 @@ RUN_TIME = "annotation=vscheduler.io/max-run-time"
 def cycled(picture: str, seconds: float = 0.0, carried: Carried = FRESH) -> CycleResult:
     """One cycle, so many seconds later."""
     rules = running.policy_of({**running.TREE, "actions": "enqueue, allocate, backfill, reclaim"})
-    given = run.read(pictures.documents(picture), Options(reads=rules.reads))
+    given = run.read(pictures.documents(picture), rules, Options())
     return cycle.run_cycle(given.mirror.snapshot(given.now + seconds, carried), rules)
 
 
@@ -124,7 +124,7 @@ def test_promised_starts_rest_on_caps() -> None:
         "configurations": [{"name": "allocate", "arguments": {"allocate.backfill": "easy"}}],
     }
     rules = running.policy_of(tree)
-    given = run.read(pictures.documents(picture), Options(reads=rules.reads))
+    given = run.read(pictures.documents(picture), rules, Options())
     result = cycle.run_cycle(given.mirror.snapshot(given.now, FRESH), rules)
     (promise,) = result.carried.reservations
     assert promise.start == pictures.BORN.timestamp() + 600

@@ -3,11 +3,12 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from vscheduler.cli import screen
 from vscheduler.mirror.decode import documents
 from vscheduler.mirror.decode.documents import Document, DocumentError
 from vscheduler.simulator.manifests import Manifest
@@ -19,22 +20,14 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 STDIN = Path("-")
 
 
-class ReadError(Exception):
-    """Files that can't be read, or contain neither YAML nor JSON: a sentence for each."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
-
-
 def read(paths: Iterable[Path]) -> list[Manifest]:
     """Return all documents. A directory stands for the manifests directly in it, as with kubectl.
 
-    Raises ReadError with all unreadable files.
+    Ends the command with all problems if any file can't be read.
     """
     found, problems = read_what_can_be(paths)
     if problems:
-        raise ReadError(problems)
+        screen.fail(problems)
     return found
 
 

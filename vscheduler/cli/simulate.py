@@ -103,16 +103,17 @@ def command(  # noqa: PLR0913 - one parameter per flag
     doesn't depend on the order of the objects.
     """
     with lazy_commands.importing():
-        from vscheduler.cli import loading, tables
+        from vscheduler.cli import loading, reading, tables
         from vscheduler.daemon import settings
-        from vscheduler.simulator import manifests, run
+        from vscheduler.simulator import run
     if why:
         _check_flags(click.get_current_context())
-    given = settings.Given(
+    asked = settings.Given(
         scheduler_name=scheduler_name, node_selector=node_selector, default_queue=default_queue
     )
-    checked, loaded = loading.checked(given), loading.loaded(scheduler_conf)
-    documents, expanded = _with_pods(_read(files), checked.scheduler_names, loaded.policy)
+    checked, loaded = loading.checked(asked), loading.loaded(scheduler_conf)
+    documents = reading.read(files)
+    documents, expanded = _with_pods(documents, checked.scheduler_names, loaded.policy)
     options = run.Options(
         scheduler_names=checked.scheduler_names,
         node_selector=checked.node_selector,
@@ -124,36 +125,24 @@ def command(  # noqa: PLR0913 - one parameter per flag
         unlimited_search=unlimited_search,
         memos=not no_memos,
         most=bounds.of(most),
-        reads=loaded.policy.reads,
         expanded=expanded,
     )
-    given_objects = manifests.collect(documents).objects
-    dropped = _unknown_fields(given_objects)
+    given = run.read(documents, loaded.policy, options)
+    dropped = _unknown_fields(given.collected.objects)
     if why:
-        taken = run.read(documents, options)
-        screen.say(*loaded.warnings, *_left_out([*taken.problems, *dropped]), err=True)
-        _check_strict(taken.problems, dropped, strict=strict)
-        _check_nodes(given_objects)
-        _why(taken, loaded.policy, why, output)
+        screen.say(*loaded.warnings, *_left_out([*given.problems, *dropped]), err=True)
+        _check_strict(given.problems, dropped, strict=strict)
+        _check_nodes(given.collected.objects)
+        _why(given, loaded.policy, why, output)
         return
-    outcome = run.simulate(documents, loaded.policy, options)
+    outcome = run.outcome(given, loaded.policy, options)
     screen.say(*loaded.warnings, *outcome.notes, *map(str, outcome.faults), err=True)
     screen.say(*([str(outcome.repetition)] if outcome.repetition else []), err=True)
     screen.say(*_left_out([*outcome.problems, *dropped]), err=True)
     _check_strict(outcome.problems, dropped, outcome.faults, strict=strict)
-    _check_nodes(given_objects)
+    _check_nodes(given.collected.objects)
     for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)
     screen.show(output, partial(run.tree, outcome), for_people)
-
-
-def _read(files: Sequence[Path]) -> list[Manifest]:
-    """Return the manifests; ends with a failure if any file can't be read."""
-    with lazy_commands.importing():
-        from vscheduler.cli import reading
-    try:
-        return reading.read(files)
-    except reading.ReadError as error:
-        screen.fail(error.problems)
 
 
 def _with_pods(

@@ -4,7 +4,6 @@ import sys
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
 from vscheduler.cli import flags, loading, screen
 from vscheduler.cli.job import configured, placing
@@ -92,7 +91,7 @@ def _compared(
     around = placing.surroundings(cluster)
     if around is None or not seen.complete:
         screen.fail([UNREADABLE])
-    options = replace(placing.options(seen, scheduler, own), reads=own.policy.reads)
+    options = placing.options(seen, scheduler, own)
     patch = queue_settings.patch(changes)
     found = what_if.compare([*seen.manifests, *around], name, patch, own.policy, options)
     assert found is not None, "the queue is there"

@@ -30,7 +30,7 @@ from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import bounds, pods, translation
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences, sentences
-from vscheduler.model import jobs, pod_texts, queues
+from vscheduler.model import jobs, queues
 from vscheduler.model.claim_decisions import ClaimBinding
 from vscheduler.model.decisions import (
     Bind,
@@ -43,7 +43,6 @@ from vscheduler.model.decisions import (
     QueueFigures,
 )
 from vscheduler.model.jobs import ROLE, GroupState, JobId
-from vscheduler.model.pod_texts import PodReads
 from vscheduler.model.queues import DEFAULT, Tree
 from vscheduler.model.snapshot import FRESH, without_memos
 from vscheduler.simulator import admission, manifests, network, simulated_claims
@@ -76,9 +75,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     default_queue: str = DEFAULT
     queues_served: bool = True
     """Whether the cluster has the kind Queue; without it, all jobs are in the default queue."""
-    spares_groups: bool = True
-    """Whether pods without a PodGroup start alone unless they need one. `simulate` takes it from
-    the policy."""
     pod_groups_served: bool = True
     """Whether the cluster has Volcano's PodGroups; without them, pods without one start alone."""
     cycles: int = 1
@@ -88,9 +84,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether owners recreate evicted pods."""
     most: Bounds = bounds.DEFAULT
     """Upper bounds on the constraints of a pod."""
-    reads: PodReads = pod_texts.NOTHING
-    """What plugins declare to read of pods: `reads` of the policy. `simulate` takes it from the
-    policy itself."""
     unknown_classes: bool = False
     """Whether pods may name PriorityClasses that aren't in the input, and count with priority 0."""
     unlimited_search: bool = False
@@ -241,6 +234,11 @@ def simulate(
     policy: Policy,
     options: Options,
 ) -> Outcome:
+    """Run the cycles on manifests: read them and return their `outcome`."""
+    return outcome(read(documents, policy, options), policy, options)
+
+
+def outcome(given: Given, policy: Policy, options: Options) -> Outcome:
     """Run the cycles without a work budget, so that the outcome only depends on the input.
 
     Searches for whole gangs have the same budget of steps as in a cluster, unless it is lifted.
@@ -248,8 +246,6 @@ def simulate(
     """
     if options.unlimited_search:
         policy = policy.with_argument("allocate", allocate.SEARCH_STEPS, UNLIMITED_STEPS)
-    spares = not policy.rules.groups_all_pods
-    given = read(documents, replace(options, reads=policy.reads, spares_groups=spares))
     mirror = given.mirror
     problems = tuple(given.problems)
     notes = tuple(_notes(given, options))
@@ -279,8 +275,10 @@ def simulate(
     )
 
 
-def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options) -> Given:
-    """Return the manifests as a scheduler would see the objects."""
+def read(
+    documents: Iterable[Manifest | Mapping[str, object]], policy: Policy, options: Options
+) -> Given:
+    """Return the manifests as a scheduler with this policy would see the objects."""
     every = [
         document if isinstance(document, Manifest) else Manifest(tree=document)
         for document in documents
@@ -294,8 +292,8 @@ def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options)
             node_selector=options.node_selector,
             claim_unowned=options.claim_unowned,
             most=options.most,
-            reads=options.reads,
-            spares_groups=options.spares_groups,
+            reads=policy.reads,
+            spares_groups=not policy.rules.groups_all_pods,
         )
     )
     mirror.serve_queues(served=options.queues_served)

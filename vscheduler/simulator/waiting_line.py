@@ -52,7 +52,7 @@ def places(
     If no job gets any resources, jobs have their turns in this order. A placed job raises its
     queue's share, and may thus move the other jobs of its queue behind those of other queues.
     """
-    given = run.read(documents, options)
+    given = run.read(documents, policy, options)
     return places_in(given.mirror.snapshot(given.now, FRESH), policy)
 
 

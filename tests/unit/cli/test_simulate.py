@@ -394,6 +394,24 @@ def test_why_shows_what_would_start_a_job(tmp_path: Path) -> None:
     assert (tree["podGroup"], tree["queue"], tree["startsInCycle"]) == ("default/late", "q", None)
 
 
+@pytest.mark.parametrize("why", [[], ["--why=default/bare"]])
+def test_a_configuration_says_whether_pods_need_a_podgroup(
+    scene: Path, tmp_path: Path, why: list[str]
+) -> None:
+    """With --why as without: `compatibility: volcano` has no pods that start alone."""
+    alone = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "bare", "namespace": "default"},
+        "spec": {**TEMPLATE["spec"], "nodeSelector": {"no": "where"}},
+    }
+    write(scene / "c.yaml", [alone])
+    assert "default/bare" in invoke(scene, *why).stdout
+    conf = tmp_path / "volcano.conf"
+    conf.write_text("actions: allocate\ntiers: []\ncompatibility: volcano\n")
+    assert "default/bare" not in invoke(scene, *why, "--scheduler-conf", conf).stdout
+
+
 def test_why_names_what_is_wrong(tmp_path: Path) -> None:
     """A job that doesn't exist is an error, not an empty answer."""
     done = invoke(write(tmp_path / "all.yaml", pictures.documents(LATE)), "--why", "default/nobody")

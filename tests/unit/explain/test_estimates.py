@@ -15,6 +15,10 @@ from vscheduler.testing import pictures
 
 LATE = JobId("default/late")
 
+POLICY = running.policy_of(
+    {"actions": "enqueue, allocate, backfill", "tiers": running.tiers(running.STANDARD)}
+)
+
 PICTURE = """
     node n1 cpu=4   node n2 cpu=8 taint=dedicated=lab:NoSchedule   node n3 cpu=8 cordoned
     queue q
@@ -27,7 +31,7 @@ PICTURE = """
 @pytest.fixture
 def taken() -> Snapshot:
     """The cluster of PICTURE."""
-    given = run.read(pictures.documents(PICTURE), Options())
+    given = run.read(pictures.documents(PICTURE), POLICY, Options())
     return given.mirror.snapshot(given.now)
 
 
@@ -60,7 +64,7 @@ def test_what_a_job_holds_bounds_the_pods_that_its_end_makes_room_for() -> None:
         nodes = " ".join(f"node n{at} cpu={chance.randint(3, 9)}" for at in range(4))
         held = f"cpu={chance.choice((0.5, 1, 1.5, 3))} {' '.join(f'n{at}' for at in range(4))}"
         picture = f"{nodes} queue q\njob q/busy min=1 {held}\njob q/late min=40 cpu=2 -*40"
-        given = run.read(pictures.documents(picture), Options())
+        given = run.read(pictures.documents(picture), POLICY, Options())
         before = given.mirror.snapshot(given.now)
         tasks = next(job.tasks for job in before.jobs if job.name == "busy")
         for lacking in range(1, 14):
@@ -78,11 +82,8 @@ def test_a_large_cluster_takes_few_trials() -> None:
     nodes = " ".join(f"node n{number:03} cpu=4" for number in range(120))
     busy = "\n".join(f"job q/b{number} min=1 cpu=3 n{number:03}" for number in range(120))
     documents = pictures.documents(f"{nodes} queue q\n{busy}\njob q/late min=40 cpu=2 -*40")
-    policy = running.policy_of(
-        {"actions": "enqueue, allocate, backfill", "tiers": running.tiers(running.STANDARD)}
-    )
-    given = run.read(documents, Options())
-    found = remedies.explain(given, policy, str(LATE), budget=150_000)
+    given = run.read(documents, POLICY, Options())
+    found = remedies.explain(given, POLICY, str(LATE), budget=150_000)
     assert [wording.sentence(remedy) for remedy in found.remedies] == [
         "let its pods ask for 1 cpu instead of 2",
         "add 20 more nodes like n000 (4 cpu)",

@@ -26,7 +26,7 @@ def explained(*documents: Any, **options: Any) -> Explanation:
     }
     policy = running.policy_of(tree)
     name = options.get("name", "default/g@scheduling.k8s.io")
-    return remedies.explain(run.read(every, Options()), policy, name)
+    return remedies.explain(run.read(every, policy, Options()), policy, name)
 
 
 def lines(found: Explanation) -> list[str]:

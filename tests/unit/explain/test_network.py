@@ -38,7 +38,8 @@ def cluster(picture: str) -> Cluster:
 
 def explained(there: Cluster) -> Explanation:
     """The explanation of job `late`."""
-    return remedies.explain(run.read(there.documents, Options()), there.policy, "default/late")
+    given = run.read(there.documents, there.policy, Options())
+    return remedies.explain(given, there.policy, "default/late")
 
 
 def lines(there: Cluster) -> list[str]:

@@ -36,7 +36,7 @@ def explained(
 ) -> Explanation:
     """The explanation of a job in a cluster of these manifests."""
     chosen = running.policy_of({"actions": ACTIONS, "tiers": running.tiers(tiers)})
-    return remedies.explain(run.read(documents, Options()), chosen, job)
+    return remedies.explain(run.read(documents, chosen, Options()), chosen, job)
 
 
 def sentences(picture: str, **how: str) -> list[str]:
@@ -65,8 +65,9 @@ def test_a_shorter_run_time_lets_a_job_go_ahead(late: str) -> None:
         job   q/big min=4 age=50 - - - -
         job   q/{late} age=40 -
         """
-    given = run.read(pictures.documents(picture), Options())
-    found = remedies.explain(given, running.policy_of(BACKFILL), "default/late")
+    chosen = running.policy_of(BACKFILL)
+    given = run.read(pictures.documents(picture), chosen, Options())
+    found = remedies.explain(given, chosen, "default/late")
     assert [wording.sentence(remedy) for remedy in found.remedies] == [
         "set vscheduler.io/max-run-time: 9m or less on the PodGroup, if its pods end by then",
         "add 2 more nodes like n1 (2 cpu)",
@@ -313,7 +314,8 @@ def explained_beside(plugin: type[Plugin], documents: Sequence[Mapping[str, Any]
         compat.VOLCANO,
     )
     assert parsed.policy is not None
-    return remedies.explain(run.read(documents, Options()), parsed.policy, "default/late")
+    given = run.read(documents, parsed.policy, Options())
+    return remedies.explain(given, parsed.policy, "default/late")
 
 
 def test_an_annotation_that_a_plugin_names_is_tried() -> None:
@@ -574,7 +576,7 @@ def test_a_budget_that_is_too_small_is_told_of() -> None:
     """Nothing is shown that isn't verified."""
     documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=5 -*5")
     chosen = running.policy_of({"actions": ACTIONS, "tiers": running.tiers(running.STANDARD)})
-    given = run.read(documents, Options())
+    given = run.read(documents, chosen, Options())
     found = remedies.explain(given, chosen, "default/late", budget=1)
     assert (found.remedies, found.reason) == ((), None)
     assert wording.lines(found) == [
@@ -597,8 +599,8 @@ def test_pods_that_never_preempt_might() -> None:
     tree = {"actions": "allocate, preempt", "tiers": running.tiers("priority gang | predicates")}
     for tiers in ("priority gang | predicates", "priority gang | predicates proportion"):
         tree["tiers"] = running.tiers(tiers)
-        given = run.read(documents, Options())
-        found = remedies.explain(given, running.policy_of(tree), "default/late")
+        chosen = running.policy_of(tree)
+        found = remedies.explain(run.read(documents, chosen, Options()), chosen, "default/late")
         assert found.reason is not None
         said = "no pod is evicted for it, as its preemptionPolicy is Never"
         assert said in wording.lines(found)[0]

@@ -35,7 +35,7 @@ def test_the_nearest_object_says_how_long_a_pod_runs(
         if each["kind"] == "Pod" and deadline is not None:
             each["spec"]["activeDeadlineSeconds"] = deadline
     policy = running.policy_of(running.TREE)
-    given = run.read(documents, Options(reads=policy.reads))
+    given = run.read(documents, policy, Options())
     snapshot = given.mirror.snapshot(given.now)
     (job,) = snapshot.jobs
     assert run_times.of(job, job.tasks[0], snapshot.queues["q"]) == seconds

@@ -22,6 +22,9 @@ def pod(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
 
 
+POLICY = running.policy_of(
+    {"actions": "allocate", "tiers": running.tiers("priority gang | predicates")}
+)
 HIGH = priority_class("high", 1000)
 SHY = priority_class("shy", 500, preemptionPolicy="Never")
 USUAL = priority_class("usual", 7, globalDefault=True)
@@ -72,10 +75,10 @@ def test_a_pod_of_an_unknown_class_is_refused() -> None:
     """As by the API server, unless the input needn't have the classes of the cluster."""
     given = [pod(priorityClassName="hgih"), HIGH]
     said = "Pod default/p: spec.priorityClassName: no PriorityClass with name hgih was found"
-    found = run.read(given, Options())
+    found = run.read(given, POLICY, Options())
     assert [str(problem) for problem in found.problems] == [said]
     assert not [each for each in found.objects if each.kind == "Pod"]
-    found = run.read(given, Options(unknown_classes=True))
+    found = run.read(given, POLICY, Options(unknown_classes=True))
     assert found.problems == []
     assert [each.name for each in found.objects if each.kind == "Pod"] == ["p"]
 
@@ -88,6 +91,5 @@ def test_priorities_of_classes_decide() -> None:
             document["spec"].pop("priority", None)
             if document["metadata"]["name"] == "b-0":
                 document["spec"]["priorityClassName"] = "high"
-    tree = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates")}
-    outcome = run.simulate([*documents, HIGH], running.policy_of(tree), Options())
+    outcome = run.simulate([*documents, HIGH], POLICY, Options())
     assert [bind.task.key for bind in outcome.binds] == ["default/b-0"]

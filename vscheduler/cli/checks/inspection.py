@@ -154,7 +154,7 @@ def of_manifests(
     none.
     """
     listed = list(manifests.expanded(documents))
-    given = run.read(listed, check_options.options)
+    given = run.read(listed, policy or built_in, check_options.options)
     local_queues = _local_queues(listed)
     inspected = _Inspection(given=given, check_options=check_options, local_queues=local_queues)
     owned, looked_at = inspected.of_workloads(listed)
@@ -167,7 +167,7 @@ def of_manifests(
         *owned,
         *inspected.of_devices(),
     ]
-    grown = inspected.with_pods(listed, groups_all=(policy or built_in).rules.groups_all_pods)
+    grown = inspected.with_pods(listed, policy or built_in)
     found += [*grown.of_volumes(), *grown.of_demands()]
     collected = given.collected
     ignored = +(Counter(collected.ignored) - Counter(looked_at))
@@ -187,17 +187,19 @@ class _Inspection:
         self._own = {(each.kind, each.key): each for each in given.collected.objects}
         self._snapshot = given.mirror.snapshot(given.now, FRESH)
 
-    def with_pods(self, documents: Sequence[Manifest], *, groups_all: bool) -> "_Inspection":
+    def with_pods(self, documents: Sequence[Manifest], policy: Policy) -> "_Inspection":
         """Return the objects with the pods that Jobs and Deployments among them would have."""
         options = self._check_options.options
-        settings = workload_pods.Settings(schedulers=options.scheduler_names, groups_all=groups_all)
+        settings = workload_pods.Settings(
+            schedulers=options.scheduler_names, groups_all=policy.rules.groups_all_pods
+        )
         created = [
             each for made in workload_pods.created(documents, settings) for each in made.objects
         ]
         if not created:
             return self
         return _Inspection(
-            given=run.read([*documents, *created], options),
+            given=run.read([*documents, *created], policy, options),
             check_options=self._check_options,
             local_queues=self._local_queues,
         )

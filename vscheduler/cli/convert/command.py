@@ -31,11 +31,7 @@ def command(*, files: tuple[Path, ...], write_conf: Path | None, strict: bool) -
         from vscheduler.cli import output, reading
         from vscheduler.cli.convert import kueue
         from vscheduler.simulator import manifests
-    try:
-        documents = reading.read(files)
-    except reading.ReadError as error:
-        screen.fail(error.problems)
-    trees = [each.tree for each in manifests.expanded(documents)]
+    trees = [each.tree for each in manifests.expanded(reading.read(files))]
     found = [each for each in trees if isinstance(each, dict) and kueue.is_kueues(each)]
     if not found:
         screen.fail([f"there is no object of {kueue.GROUP} in these files"])

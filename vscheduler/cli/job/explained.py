@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from vscheduler.cli import screen
 from vscheduler.cli.job import job_figures, job_tables, placing
@@ -220,8 +219,8 @@ def explanation_of(
     if around is None or not seen.complete or not job.waits or _has_claims(job, seen):
         return None
     policy = configuration.policy
-    options = replace(placing.options(seen, job.scheduler, configuration), reads=policy.reads)
-    given = run.read([*seen.manifests, *around], options)
+    options = placing.options(seen, job.scheduler, configuration)
+    given = run.read([*seen.manifests, *around], policy, options)
     try:
         return remedies.explain(given, policy, job.key)
     except NotWaitingError:

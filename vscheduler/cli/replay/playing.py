@@ -11,12 +11,10 @@ from typing import TypeAlias
 import msgspec
 
 from vscheduler.cli import loading, reading, screen
-from vscheduler.cli.reading import ReadError
 from vscheduler.cli.replay import tables
 from vscheduler.core.config.policy import BACKFILL, Backfill, Policy
 from vscheduler.mirror.state import Mirror
 from vscheduler.model.resources import ALLOCATABLE_MAX
-from vscheduler.simulator import run
 from vscheduler.simulator.replay import clusters, figures, traces, virtual_time
 from vscheduler.simulator.replay.figures import Replayed
 from vscheduler.simulator.replay.traces import Trace, TraceError
@@ -115,11 +113,8 @@ def cluster(
             message = "the trace doesn't tell of its nodes: give --nodes, or --cluster"
             screen.fail([message], screen.USAGE_STATUS)
         return lambda policy: clusters.of_shape(shape, policy.reads)
-    try:
-        documents = reading.read(files)
-    except ReadError as error:
-        screen.fail(error.problems)
-    return lambda policy: clusters.of_manifests(documents, run.Options(reads=policy.reads))
+    documents = reading.read(files)
+    return lambda policy: clusters.of_manifests(documents, policy)
 
 
 def play(

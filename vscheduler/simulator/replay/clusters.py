@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from vscheduler.core.config.policy import Policy
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Remove, Upsert
@@ -72,11 +73,12 @@ def of_shape(shape: NodeShape, reads: PodReads) -> Mirror:
     return mirror
 
 
-def of_manifests(documents: Iterable[Manifest], options: run.Options) -> Mirror:
+def of_manifests(documents: Iterable[Manifest], policy: Policy) -> Mirror:
     """Return a cluster as it is in manifests, but without the pods and PodGroups of its own
     scheduler: those of the trace come instead. Pods of other schedulers stay where they are.
     """
-    given = run.read(documents, options)
+    options = run.Options()
+    given = run.read(documents, policy, options)
     for event in given.events:
         if isinstance(event, Upsert) and _is_work(event.object, options.scheduler_names):
             metadata = event.object.metadata
