@@ -134,9 +134,8 @@ def _row(figures: Figures, names: Sequence[str], style: Style, optional: Optiona
         **({"PARENT": _parent(figures)} if optional.parents else {}),
         **{name.upper(): pair(name, figures) for name in names},
         "SHARE": share(figures),
-        "PEND": str(counts.pending) if counts else ABSENT,
-        "INQ": str(counts.inqueue) if counts else ABSENT,
-        "RUN": str(counts.running) if counts else ABSENT,
+        "WAITING": str(counts.pending + counts.inqueue) if counts else ABSENT,
+        "RUNNING": str(counts.running) if counts else ABSENT,
         "AGE": _age(figures.created, style.now),
         **(_more(figures) if style.wide else {}),
     }

@@ -74,18 +74,20 @@ def test_list(run: Run, words: list[str], order: list[str]) -> None:
 
 
 def test_list_counts_podgroups(run: Run) -> None:
-    """As nobody has written the counts."""
+    """As nobody has written the counts; those that are Inqueue wait, too."""
     titles, gold, *_ = run("list").stdout.splitlines()
-    counts = [gold[titles.index(title) :].split()[0] for title in ("PEND", "INQ", "RUN")]
-    assert counts == ["1", "0", "1"]
+    counts = [gold[titles.index(title) :].split()[0] for title in ("WAITING", "RUNNING")]
+    assert counts == ["1", "1"]
 
 
 def test_counts_of_a_controller_need_no_podgroups(run: Run, source: Fake) -> None:
     """They are many; all about a queue needs them, for what waits."""
-    source.items[Kind.QUEUE] = [queue_objects.a_queue("gold", status={"running": 3})]
-    assert run("list").stdout.splitlines()[1].split()[-4:-1] == ["0", "0", "3"]
+    source.items[Kind.QUEUE] = [
+        queue_objects.a_queue("gold", status={"inqueue": 1, "pending": 1, "running": 3})
+    ]
+    assert run("list").stdout.splitlines()[1].split()[-3:-1] == ["2", "3"]
     assert source.asked == [Kind.QUEUE]
-    assert "\nPodGroups:  0 pending, 0 inqueue, 3 running\n" in run("get", "gold").stdout
+    assert "\nPodGroups:  1 pending, 1 inqueue, 3 running\n" in run("get", "gold").stdout
     assert source.asked == [Kind.QUEUE, Kind.QUEUE, Kind.POD_GROUP, Kind.NATIVE_POD_GROUP]
 
 
@@ -177,7 +179,7 @@ def test_without_podgroups_the_rest_is_shown(run: Run, source: Fake) -> None:
     source.refusals[Kind.POD_GROUP] = [Forbidden("you may not")]
     done = run("list")
     assert (done.exit_code, done.stderr) == (0, "PodGroups are left out: you may not\n")
-    assert done.stdout.splitlines()[1].split()[-4:-1] == ["-", "-", "-"]
+    assert done.stdout.splitlines()[1].split()[-3:-1] == ["-", "-"]
     source.refusals[Kind.POD_GROUP] = [Unreachable("it is gone")]
     assert run("list").exit_code == 1
 

@@ -52,9 +52,9 @@ SILVER = of("silver", status={"state": "Closing", "allocated": {"nvidia.com/gpu"
 def test_queues_as_lines() -> None:
     """A column per resource that anyone has; no parent, no column for parents."""
     assert text(queue_tables.listed([GOLD, SILVER], FILE)) == shown("""
-        NAME    STATE    WEIGHT  CPU    MEMORY      NVIDIA.COM/GPU  SHARE       PEND  INQ  RUN  AGE
-        gold    Open     1       24/25  96Gi/100Gi  0/0             0.96 (cpu)  0     0    0    5m
-        silver  Closing  2       0/-    0/-         8/-             -           0     0    0    5m
+    NAME    STATE    WEIGHT  CPU    MEMORY      NVIDIA.COM/GPU  SHARE       WAITING  RUNNING  AGE
+    gold    Open     1       24/25  96Gi/100Gi  0/0             0.96 (cpu)  0        0        5m
+    silver  Closing  2       0/-    0/-         8/-             -           0        0        5m
     """)
 
 
@@ -267,8 +267,8 @@ def test_two_schedulers_of_a_queue_are_told_apart() -> None:
     lab = of("lab", status={**figures, "schedulers": parts})
     lines = queue_tables.listed([lab], FILE)
     assert text(lines) == shown("""
-        NAME          STATE  WEIGHT  CPU      MEMORY  SHARE       PEND  INQ  RUN  AGE
-        lab           Open   1       16.7/-   0/-     -           0     0    0    5m
+        NAME          STATE  WEIGHT  CPU      MEMORY  SHARE       WAITING  RUNNING  AGE
+        lab           Open   1       16.7/-   0/-     -           0        0        5m
         lab (batch)                  16.6/20  0/0     0.83 (cpu)
         lab (online)                 0.1/0.2  0/0     0.50 (cpu)
     """)
