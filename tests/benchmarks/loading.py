@@ -110,8 +110,9 @@ class Loader:
         return any("resourceClaimStatuses" not in pod["status"] for pod in pods)
 
     def add_queue(self, name: str) -> None:
-        """A queue of weight 1."""
+        """A queue of weight 1, open as Volcano's controllers leave it."""
         self._plane.api.create(QUEUES, queue(name))
+        self._plane.api.patch(f"{QUEUES}/{name}/status", {"status": {"state": "Open"}})
 
     def add_groups(
         self, names: Sequence[str], minimum: int, queue: str = "default", *, near: bool = False
