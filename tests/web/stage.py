@@ -123,7 +123,7 @@ class Finder:
             await self.gate.wait()
         if self.problem:
             raise FinderError(self.problem)
-        given = {"startsInCycle": 1, "evictions": 0, "victims": [], "minimal": True}
+        given = {"startsInCycle": 1, "evictions": 0, "evicted": [], "minimal": True}
         return {
             "podGroup": f"{namespace}/{name}",
             "startsInCycle": None,

@@ -153,30 +153,26 @@ def _entitled(outcome: Outcome) -> Mapping[tuple[str, str], float]:
 def lines(found: Comparison) -> list[str]:
     """Return the difference as lines of text."""
     said = [
-        f"queue {each.queue} deserves {phrases.figure(each.resource, each.after)} instead of "
+        f"queue {each.queue} would deserve {phrases.figure(each.resource, each.after)} instead of "
         f"{phrases.figure(each.resource, each.before)} {each.resource}"
         for each in found.deserved
     ]
-    said += _evictions(found.evicts, "is evicted", "are evicted")
-    said += _evictions(
-        found.spares, "that is evicted otherwise stays", "that are evicted otherwise stay"
-    )
-    said += _jobs(found.starts, "starts", "start")
-    said += _jobs(
-        found.stops, "waits in the end that runs otherwise", "wait in the end that run otherwise"
-    )
+    said += _evictions(found.evicts, "would be evicted")
+    said += _evictions(found.spares, "would no longer be evicted")
+    said += _jobs(found.starts, "would start")
+    said += _jobs(found.stops, "would wait in the end")
     if not said:
-        return ["nothing changes"]
+        return ["nothing would change"]
     if not found.settled:
-        said.append(f"more happens after the {CYCLES} cycles that were simulated")
+        said.append(f"more would happen after the {CYCLES} cycles that were simulated")
     return said
 
 
-def _evictions(losses: Sequence[Loss], one: str, more: str) -> list[str]:
+def _evictions(losses: Sequence[Loss], verb: str) -> list[str]:
     if not losses:
         return []
     count = sum(loss.pods for loss in losses)
-    made = [f"{phrases.pods(count)} {one if count == 1 else more}:"]
+    made = [f"{phrases.pods(count)} {verb}:"]
     for loss in losses[:LISTED_MAX]:
         cause = f", for {loss.beneficiary}" if loss.beneficiary else ""
         made.append(f"  {phrases.pods(loss.pods)} of {loss.job}{cause}")
@@ -185,13 +181,13 @@ def _evictions(losses: Sequence[Loss], one: str, more: str) -> list[str]:
     return made
 
 
-def _jobs(jobs: Sequence[JobId], one: str, more: str) -> list[str]:
+def _jobs(jobs: Sequence[JobId], verb: str) -> list[str]:
     if not jobs:
         return []
     named = list(jobs[:LISTED_MAX])
     rest = len(jobs) - len(named)
     words = [*named, f"{rest} more"] if rest else named
-    noun, verb = ("job", one) if len(jobs) == 1 else ("jobs", more)
+    noun = "job" if len(jobs) == 1 else "jobs"
     return [f"{noun} {phrases.listed([str(each) for each in words])} {verb}"]
 
 

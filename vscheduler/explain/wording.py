@@ -186,7 +186,7 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
         "messageWithoutVictims": sentence(remedy, named=False),
         "startsInCycle": remedy.cycle,
         "evictions": remedy.evicts,
-        "victims": [
+        "evicted": [
             {"job": victim.job, "queue": victim.queue, "pods": victim.pods}
             for victim in remedy.victims
         ],

@@ -536,7 +536,7 @@ def _sees_change(change: Mapping[str, Any], access: Access) -> bool:
 
 def _message(change: Mapping[str, Any], access: Access) -> str:
     """Return the sentence of a change, without the jobs that lose pods if any is hidden."""
-    named = all(access.sees(JobId(str(each["job"]))) for each in change["victims"])
+    named = all(access.sees(JobId(str(each["job"]))) for each in change["evicted"])
     return str(change["message" if named else "messageWithoutVictims"])
 
 

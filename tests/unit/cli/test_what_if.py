@@ -40,7 +40,7 @@ def test_the_change_and_what_it_does_are_said(run: Run) -> None:
     told = json.loads(run("lab", "--weight=3", "-o", "json").stdout)
     assert (told["queue"], told["changes"]) == ("lab", ["weight 1 -> 3"])
     assert told["lines"] == done.stdout.splitlines()[1:]
-    assert run("lab", "--weight=1").stdout == "nothing changes\n"
+    assert run("lab", "--weight=1").stdout == "nothing would change\n"
 
 
 def test_what_cant_be_tried_is_said(run: Run, source: Fake) -> None:

@@ -216,7 +216,7 @@ def test_the_jobs_that_lose_pods_are_named() -> None:
     (shown,) = (each for each in wording.tree(found)["remedies"] if each["evictions"])
     assert shown["messageWithoutVictims"] == EVICTED.partition(": 1 of")[0]
     assert shown["evictions"] == 5
-    assert shown["victims"] == [
+    assert shown["evicted"] == [
         {"job": f"default/b{number}", "queue": "r", "pods": 1} for number in (5, 6, 7, 8, 9)
     ]
 

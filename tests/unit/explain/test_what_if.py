@@ -57,10 +57,10 @@ def test_a_queue_that_lends_gives_back_what_others_deserve() -> None:
     assert found.settled
     assert not found.deserved
     said = what_if.lines(found)
-    assert said[0] == "8 pods are evicted:"
+    assert said[0] == "8 pods would be evicted:"
     assert said[1].startswith("  1 pod of speech/serve-")
     assert said[-2].startswith("jobs vision/train-0-0007, ")
-    assert said[-2].endswith(" start")
+    assert said[-2].endswith(" would start")
     tree = what_if.tree(found)
     assert sum(each["pods"] for each in tree["evicted"]) == 8
     assert tree["lines"] == said
@@ -75,8 +75,8 @@ def test_another_weight_changes_what_queues_deserve() -> None:
     ]
     assert found.pods == 0
     assert what_if.lines(found) == [
-        "queue speech deserves 6 instead of 8 cpu",
-        "queue vision deserves 10 instead of 8 cpu",
+        "queue speech would deserve 6 instead of 8 cpu",
+        "queue vision would deserve 10 instead of 8 cpu",
     ]
 
 
@@ -84,7 +84,7 @@ def test_another_weight_changes_what_queues_deserve() -> None:
 def test_what_makes_no_difference_changes_nothing(spec: dict[str, Any]) -> None:
     """Nor does what happens without the change count."""
     assert compared(spec) == Comparison()
-    assert what_if.lines(Comparison()) == ["nothing changes"]
+    assert what_if.lines(Comparison()) == ["nothing would change"]
 
 
 def test_evictions_that_happen_anyway_arent_counted() -> None:
@@ -98,7 +98,7 @@ def test_evictions_that_happen_anyway_arent_counted() -> None:
     found = what_if.compare(documents, "speech", {"reclaimable": False}, POLICY, OPTIONS)
     assert found is not None
     assert (found.pods, sum(loss.pods for loss in found.spares)) == (0, 8)
-    assert what_if.lines(found)[0] == "8 pods that are evicted otherwise stay:"
+    assert what_if.lines(found)[0] == "8 pods would no longer be evicted:"
     assert what_if.compare(documents, "missing", {"weight": 2}, POLICY, OPTIONS) is None
 
 
@@ -107,13 +107,13 @@ def test_long_lists_are_cut_in_words_only() -> None:
     many = tuple(JobId(f"a/j{at:02}") for at in range(12))
     lost = tuple(Loss(job=job, beneficiary="", pods=2) for job in many)
     said = what_if.lines(Comparison(evicts=lost, starts=many[:1], settled=False))
-    assert said[0] == "24 pods are evicted:"
+    assert said[0] == "24 pods would be evicted:"
     assert said[1] == "  2 pods of a/j00"
     assert said[11] == "  and those of 2 more jobs"
     assert said[12:] == [
-        "job a/j00 starts",
-        "more happens after the 8 cycles that were simulated",
+        "job a/j00 would start",
+        "more would happen after the 8 cycles that were simulated",
     ]
     said = what_if.lines(replace(Comparison(), stops=many))
-    assert said[0].endswith("a/j09 and 2 more wait in the end that run otherwise")
+    assert said[0].endswith("a/j09 and 2 more would wait in the end")
     assert len(what_if.tree(Comparison(stops=many))["stops"]) == 12

@@ -45,7 +45,7 @@ def test_only_changes_that_a_visitor_may_see_are_shown() -> None:
         "reclaim": "Reclaim makes no room.",
         "notEnough": "create queue q: after that, there is no room",
         "remedies": [
-            {"startsInCycle": 1, "evictions": 0, "victims": [], "minimal": None} | each
+            {"startsInCycle": 1, "evictions": 0, "evicted": [], "minimal": None} | each
             for each in CHANGES
         ],
     }
@@ -65,7 +65,7 @@ def test_jobs_that_lose_pods_are_named_only_to_those_who_may_see_them() -> None:
         "change": "FewerPods",
         "message": "lower it; 3 pods of job vision/big in queue vision would be evicted for it",
         "messageWithoutVictims": "lower it; 3 pods would be evicted for it",
-        "victims": [{"job": "vision/big", "queue": "vision", "pods": 3}],
+        "evicted": [{"job": "vision/big", "queue": "vision", "pods": 3}],
         "startsInCycle": 3,
         "evictions": 3,
         "minimal": True,
@@ -77,7 +77,7 @@ def test_jobs_that_lose_pods_are_named_only_to_those_who_may_see_them() -> None:
     ):
         (shown,) = documents.remedies({"remedies": [change]}, access)["remedies"]
         assert (shown["message"], shown["evictions"]) == (message, 3)
-        assert "victims" not in shown
+        assert "evicted" not in shown
 
 
 async def test_what_another_setting_would_do_is_for_those_who_see_all_jobs() -> None:

@@ -173,10 +173,10 @@ function form(name) {
 function answer(found) {
   const made = [element("p", { class: "headline" }, found.changes.join(", ") || "The queue has this setting already.")];
   if (found.deserved.length) {
-    const lines = found.deserved.map((each) => `${each.queue} deserves ${each.after} instead of ${each.before} ${each.resource}`);
+    const lines = found.deserved.map((each) => `${each.queue} would deserve ${each.after} instead of ${each.before} ${each.resource}`);
     made.push(element("ul", { class: "remedies" }, lines.map((each) => element("li", {}, each))));
   }
-  made.push(...losses(found.evicted, "would be evicted"), ...losses(found.spared, "would stay that are evicted otherwise"));
+  made.push(...losses(found.evicted, "would be evicted"), ...losses(found.spared, "would no longer be evicted"));
   made.push(...jobs(found.starts, "would start"), ...jobs(found.stops, "would wait in the end"));
   if (made.length === 1) made.push(element("p", {}, "Nothing would change."));
   if (!found.settled) made.push(element("p", { class: "sub" }, "More would happen after the cycles that were simulated."));
