@@ -254,10 +254,10 @@ SHARE_TABLE = (
         labels=("queue_name", "resource"),
     ),
     Metric(
-        name="vscheduler_queue_owed_ratio",
+        name="vscheduler_queue_satisfied_ratio",
         kind=MetricType.GAUGE,
-        about="Allocated / owed resources of a queue. Owed is the deserved share in use, "
-        "plus the requests of waiting pods that fit into the rest of the share.",
+        about="Allocated resources of a queue / its demand within its share: the deserved share in "
+        "use, plus the requests of waiting pods that fit into the rest of it.",
         labels=("queue_name", "resource"),
     ),
     Metric(
@@ -281,8 +281,8 @@ SHARE_TABLE = (
     Metric(
         name="vscheduler_fairness_error",
         kind=MetricType.GAUGE,
-        about="The part of all owed resources that queues do not have, from 0 (perfect) to 1 "
-        "(nothing at all).",
+        about="The part of all queues' demand within their shares that isn't met, from 0 "
+        "(perfect) to 1 (none of it is).",
         labels=("resource",),
     ),
     Metric(

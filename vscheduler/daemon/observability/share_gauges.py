@@ -105,7 +105,7 @@ def missing(figures: QueueFigures, classes: Mapping[PodClass, int]) -> dict[str,
     return unmet
 
 
-def owed(figures: QueueFigures, unmet: Mapping[str, float]) -> dict[str, float]:
+def demand_in_share(figures: QueueFigures, unmet: Mapping[str, float]) -> dict[str, float]:
     """Return the part of the deserved share in use plus the missing amounts, without zeros."""
     deserved = {} if figures.entitlement is None else figures.entitlement.deserved
     amounts = {
@@ -168,11 +168,11 @@ def nodes_by_reason(excluded: Sequence[Exclusion]) -> Counter[str]:
 
 
 def fairness_error(
-    owed: Sequence[Mapping[str, float]], unmet: Sequence[Mapping[str, float]]
+    demands: Sequence[Mapping[str, float]], unmet: Sequence[Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return by resource the missing part of all that queues are owed together."""
+    """Return by resource the part of all queues' demand within their shares that isn't met."""
     whole: defaultdict[str, float] = defaultdict(float)
-    for amounts in owed:
+    for amounts in demands:
         for name, amount in amounts.items():
             whole[name] += amount
     return {
@@ -203,11 +203,11 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
     by_queue = {} if figures.result is None else waiting(figures.result)
     waits = [by_queue.get(queue.name, idle) for queue in queues]
     unmet = [missing(each, of.classes) for each, of in zip(queues, waits, strict=True)]
-    due = [owed(each, of) for each, of in zip(queues, unmet, strict=True)]
+    demands = [demand_in_share(each, of) for each, of in zip(queues, unmet, strict=True)]
     deserved = [queue.entitlement.deserved if queue.entitlement else {} for queue in queues]
     values: tuple[Series, ...] = (
         _ratios(queues, deserved),
-        _ratios(queues, due),
+        _ratios(queues, demands),
         {
             (queue.name, *resource): amount
             for queue in queues
@@ -215,7 +215,7 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
         },
         {(each.name,): of.groups for each, of in zip(queues, waits, strict=True)},
         {(each.name,): of.pods for each, of in zip(queues, waits, strict=True)},
-        {(name,): error for name, error in fairness_error(due, unmet).items()},
+        {(name,): error for name, error in fairness_error(demands, unmet).items()},
         dict(_in_units(figures.total)),
         {(reason,): number for reason, number in figures.excluded.items()},
         {

@@ -93,10 +93,10 @@ def samples(gauges: ShareGauges) -> dict[str, float]:
 GREEDY = queue("greedy", allocated={"cpu": 9000}, request={"cpu": 9000}, deserved={"cpu": 6000.0})
 
 
-def test_ratios_are_by_what_is_deserved_and_by_what_is_owed(
+def test_ratios_are_by_what_is_deserved_and_by_what_of_it_is_wanted(
     gauges: ShareGauges,
 ) -> None:
-    """A queue for which nothing waits is owed no more than it has; nothing is divided by zero."""
+    """A queue for which nothing waits has all that it wants; nothing is divided by zero."""
     modest = queue(
         "modest",
         allocated={"cpu": 1000, "memory": 30},
@@ -112,13 +112,13 @@ def test_ratios_are_by_what_is_deserved_and_by_what_is_owed(
         'queue_allocated_ratio{queue_name="modest",resource="memory"}': 0.75,
         'queue_allocated_ratio{queue_name="greedy",resource="cpu"}': 1.5,
         'queue_allocated_ratio{queue_name="idle",resource="cpu"}': 0.0,
-        'queue_owed_ratio{queue_name="modest",resource="cpu"}': 1.0,
-        'queue_owed_ratio{queue_name="modest",resource="memory"}': 1.0,
-        'queue_owed_ratio{queue_name="greedy",resource="cpu"}': 1.5,
+        'queue_satisfied_ratio{queue_name="modest",resource="cpu"}': 1.0,
+        'queue_satisfied_ratio{queue_name="modest",resource="memory"}': 1.0,
+        'queue_satisfied_ratio{queue_name="greedy",resource="cpu"}': 1.5,
     }
 
 
-def test_the_fairness_error_is_what_is_missing_of_what_is_owed(
+def test_the_fairness_error_is_the_part_of_demands_that_is_not_met(
     gauges: ShareGauges,
 ) -> None:
     """What one queue has too much doesn't make up for what another lacks."""
@@ -130,7 +130,7 @@ def test_the_fairness_error_is_what_is_missing_of_what_is_owed(
     gauges.observe(replace(EMPTY, queues=(starved, GREEDY), groups=(group,)))
     found = samples(gauges)
     assert found['fairness_error{resource="cpu"}'] == 3000 / 10_000
-    assert found['queue_owed_ratio{queue_name="starved",resource="cpu"}'] == 0.25
+    assert found['queue_satisfied_ratio{queue_name="starved",resource="cpu"}'] == 0.25
 
 
 def test_a_resource_that_is_gone_stays_at_zero(gauges: ShareGauges) -> None:
@@ -225,10 +225,10 @@ def test_waiting_jobs_and_pods_are_counted_by_queue(gauges: ShareGauges) -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "owed"), [(ReasonCode.NO_ROOM, True), (ReasonCode.NEVER_FITS, False)]
+    ("code", "counts"), [(ReasonCode.NO_ROOM, True), (ReasonCode.NEVER_FITS, False)]
 )
-def test_nobody_owes_anything_to_a_job_that_can_never_start(
-    gauges: ShareGauges, code: ReasonCode, *, owed: bool
+def test_a_job_that_can_never_start_is_no_demand(
+    gauges: ShareGauges, code: ReasonCode, *, counts: bool
 ) -> None:
     """One impossible gang is no unfairness, and raises no alert about its queue; it still waits."""
     group, pods = waiting_group("needy", pods=4)
@@ -238,5 +238,5 @@ def test_nobody_owes_anything_to_a_job_that_can_never_start(
     gauges.observe(replace(EMPTY, queues=(needy,), groups=(group,)))
     found = samples(gauges)
     assert found['queue_pending_pods{queue_name="needy"}'] == 4
-    assert ('queue_owed_ratio{queue_name="needy",resource="cpu"}' in found) == owed
-    assert found.get('fairness_error{resource="cpu"}', 0.0) == (1.0 if owed else 0.0)
+    assert ('queue_satisfied_ratio{queue_name="needy",resource="cpu"}' in found) == counts
+    assert found.get('fairness_error{resource="cpu"}', 0.0) == (1.0 if counts else 0.0)

@@ -49,19 +49,19 @@ def pod(**request: int) -> PodClass:
 
 
 def test_a_queue_lacks_pods_that_its_share_has_room_for() -> None:
-    """As many of them as it deserves; what it has counts towards what it is owed."""
+    """As many of them as it deserves; what it has counts towards its demand."""
     lab = queue(allocated={"cpu": 1000}, deserved={"cpu": 4000.0})
     lacks = share_gauges.missing(lab, {pod(cpu=1000): 8})
     assert lacks == {"cpu": 3000}
-    assert share_gauges.owed(lab, lacks) == {"cpu": 4000}
+    assert share_gauges.demand_in_share(lab, lacks) == {"cpu": 4000}
 
 
-def test_a_queue_that_asks_for_little_is_owed_no_more() -> None:
+def test_a_queue_that_asks_for_little_has_no_more_demand() -> None:
     """The rest of its share is lent."""
     lab = queue(allocated={"cpu": 1000}, deserved={"cpu": 4000.0})
     assert share_gauges.missing(lab, {pod(cpu=1000): 1}) == {"cpu": 1000}
     assert share_gauges.missing(lab, {}) == {}
-    assert share_gauges.owed(lab, {}) == {"cpu": 1000}
+    assert share_gauges.demand_in_share(lab, {}) == {"cpu": 1000}
 
 
 def test_a_queue_that_has_its_scarce_resource_lacks_no_other() -> None:
@@ -80,7 +80,7 @@ def test_no_part_of_a_pod_is_lacking(deserved: float, lacks: float) -> None:
 
 
 def test_what_is_not_deserved_at_all_is_not_looked_at() -> None:
-    """A queue may deserve GPUs only; pods that hold none of what it deserves are owed nothing."""
+    """A queue may deserve GPUs only; pods that hold none of what it deserves are no demand."""
     lab = queue(allocated={"cpu": 9000}, deserved={"gpu": 2.0})
     assert share_gauges.missing(lab, {pod(cpu=1000, gpu=1): 5}) == {"gpu": 2}
     assert share_gauges.missing(lab, {pod(cpu=1000): 5}) == {}
@@ -88,10 +88,10 @@ def test_what_is_not_deserved_at_all_is_not_looked_at() -> None:
 
 
 def test_a_queue_above_its_share_lacks_nothing() -> None:
-    """What it has beyond that is no part of what it is owed."""
+    """What it has beyond its share is no part of its demand within it."""
     lab = queue(allocated={"cpu": 9000}, deserved={"cpu": 4000.0, "pods": 0.0})
     assert share_gauges.missing(lab, {pod(cpu=1000): 5}) == {}
-    assert share_gauges.owed(lab, {}) == {"cpu": 4000}
+    assert share_gauges.demand_in_share(lab, {}) == {"cpu": 4000}
 
 
 def test_pods_that_wait_for_others_to_go_are_waiting() -> None:
