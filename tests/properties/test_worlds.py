@@ -303,7 +303,7 @@ def test_a_queue_is_full_that_may_not_have_as_much_in_any_cluster(
         job   q/late min=1 phase=Pending minresources=cpu:4 -
         """
     moment = World(pictures.documents(picture), "built-in", 0).step()
-    text = "queue q has, or was promised, 8 cpu of the 9 it may have"
+    text = "queue q uses or has reserved 8 cpu of the 9 it may have"
     found = list(statements.problems(Case.of(moment, "default/late", text)))
     assert len(found) == count
 

@@ -293,7 +293,7 @@ BESIDE: dict[str, tuple[str, str]] = {
         job   b/j phase=Pending minresources=cpu:8 - -
         """,
         (
-            "not admitted: queue b has, or was promised, 0 cpu of the 4 it may have beside the 12 "
+            "not admitted: queue b uses or has reserved 0 cpu of the 4 it may have beside the 12 "
             "cpu kept for queue a by its guarantee; this job asks for 8 cpu (minResources)"
         ),
     ),

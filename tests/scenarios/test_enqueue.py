@@ -374,6 +374,6 @@ def test_what_is_left_out_of_promises_is_told(shares: str) -> None:
     told = [group.reason for group in running.run(pictures.documents(picture), tree).groups]
     (reason,) = (each for each in told if each is not None)
     assert sentences.sentence(reason) == (
-        "not admitted: queue q has, or was promised, 4 cpu of the 12 it may have, besides 4 cpu "
+        "not admitted: queue q uses or has reserved 4 cpu of the 12 it may have, besides 4 cpu "
         "that jobs have beyond their minResources; this job asks for 9 cpu (minResources)"
     )

@@ -96,7 +96,7 @@ def test_where_root_is_the_limit_the_cluster_is_not_too_small() -> None:
         job q/j min=3 minresources=cpu:3 phase=Pending -*3
         """
     assert told(picture, "j") == (
-        "not admitted: queue q has, or was promised, 3 cpu of the 5 it may have; "
+        "not admitted: queue q uses or has reserved 3 cpu of the 5 it may have; "
         "this job asks for 3 cpu (minResources)"
     )
 
@@ -110,7 +110,7 @@ def test_promises_of_some_nodes_are_told_from_those_of_the_cluster() -> None:
         job q/j min=2 select=zone=a minresources=cpu:3 phase=Pending -*2
         """
     assert told(picture, "j") == (
-        "not admitted: of the 2.4 cpu that the nodes open to it may promise beside what runs, "
+        "not admitted: of the 2.4 cpu that the nodes open to it can reserve beside what runs, "
         "2.4 cpu is left; this job asks for 3 cpu (minResources)"
     )
 
@@ -178,7 +178,7 @@ def test_what_a_job_has_of_its_minimum_is_not_asked_for_again() -> None:
         job q/j min=3 minresources=cpu:3 phase=Pending n1*2 -
         """
     assert told(picture, "j") == (
-        "not admitted: of the 0.6 cpu that the cluster may promise beside what runs, 0.6 cpu is "
+        "not admitted: of the 0.6 cpu that the cluster can reserve beside what runs, 0.6 cpu is "
         "left; this job still asks for 1 of its 3 cpu (minResources)"
     )
 
@@ -196,7 +196,7 @@ def test_where_no_cluster_would_do_the_queue_itself_is_named() -> None:
     """The one above is at the limit as well, but nodes would help it."""
     picture = FULL.format(capability=" capability=cpu:9")
     assert told(picture, "j", TREE) == (
-        "not admitted: queue q has, or was promised, 8 cpu of the 9 it may have; "
+        "not admitted: queue q uses or has reserved 8 cpu of the 9 it may have; "
         "this job asks for 2 cpu (minResources)"
     )
 
@@ -204,7 +204,7 @@ def test_where_no_cluster_would_do_the_queue_itself_is_named() -> None:
 def test_where_nodes_would_do_what_there_is_to_share_is_told() -> None:
     """No queue above has a limit of its own."""
     assert told(FULL.format(capability=""), "j", TREE) == (
-        "not admitted: the cluster is too small for queue above, which has, or was promised, "
+        "not admitted: the cluster is too small for queue above, which uses or has reserved "
         "8 cpu of the 9 there are to share; this job asks for 2 cpu (minResources)"
     )
 

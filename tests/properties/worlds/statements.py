@@ -379,7 +379,7 @@ def _promised(case: Case, queue: str | None) -> Amounts:
 
 
 def _promised_of(case: Case, found: re.Match[str]) -> Iterable[str]:
-    """Queue q has, or was promised, A of the B it may have."""
+    """Queue q uses or has reserved A of the B it may have."""
     queue = found["queue"]
     if queue not in list(case.line(case.spec["queue"])):
         yield f"{queue} isn't above the job"
@@ -399,7 +399,7 @@ def _promised_of(case: Case, found: re.Match[str]) -> Iterable[str]:
 
 
 def _promises(case: Case, found: re.Match[str]) -> Iterable[str]:
-    """Of the L that the cluster may promise beside what runs, R is left."""
+    """Of the L that the cluster can reserve beside what runs, R is left."""
     asked = censuses.amounts(case.spec.get("minResources", {}))
     for name, said in figures(found["left"]).items():
         if asked[name] <= said.least:
@@ -413,7 +413,7 @@ def _promises(case: Case, found: re.Match[str]) -> Iterable[str]:
             some for size in range(len(usable)) for some in itertools.combinations(usable, size + 1)
         )
     if not any(_may_promise(case, some, limits) for some in choices):
-        yield f"it may promise something else than {found['limits']}"
+        yield f"it can reserve something else than {found['limits']}"
 
 
 def _may_promise(case: Case, nodes: Sequence[str], limits: Mapping[str, Figure]) -> bool:
@@ -501,20 +501,20 @@ KINDS = (
         _asks,
     ),
     kind(
-        "promised",
-        r"(?P<small>the cluster is too small for )?queue (?P<queue>\S+?),?(?: which)? has, or was"
-        rf" promised, (?P<parts>{N} \S+ of the {N} (?P<limit>it may have|there are to share)"
+        "uses or has reserved",
+        r"(?P<small>the cluster is too small for )?queue (?P<queue>\S+?),?(?: which)? uses or has"
+        rf" reserved (?P<parts>{N} \S+ of the {N} (?P<limit>it may have|there are to share)"
         rf"(?:(?:, | and ){N} \S+ of the {N})*){KEPT}"
         rf"(?:, besides (?P<beyond>{LIST}) that jobs have beyond their minResources)?",
         _promised_of,
     ),
     kind(
-        "none to promise",
-        r"beside what runs (?:the cluster has|the nodes open to it have) no .+ left to promise",
+        "none to reserve",
+        r"beside what runs (?:the cluster has|the nodes open to it have) no .+ left to reserve",
     ),
     kind(
-        "left to promise",
-        rf"of the (?P<limits>{LIST}) that (?P<whose>the cluster|the nodes open to it) may promise"
+        "left to reserve",
+        rf"of the (?P<limits>{LIST}) that (?P<whose>the cluster|the nodes open to it) can reserve"
         rf" beside what runs, (?P<left>{LIST}) (?:is|are) left",
         _promises,
     ),

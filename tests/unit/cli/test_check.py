@@ -453,7 +453,7 @@ def test_guarantees_of_devices_are_compared_with_those_given(
         (
             [group("g", queue="a", minResources={"cpu": 3}), queue("a", capability={"cpu": 2})],
             "",
-            ["default/g: spec.minResources.cpu: is never let in: 3 cpu is more than the capabil"],
+            ["default/g: spec.minResources.cpu: is never admitted: 3 cpu is more than the capab"],
         ),
         ([group("g", minMember=2), pod("p", "g")], "", ["default/g: spec.minMember: 1 of 2 pods"]),
         ([group("g", minMember=1), pod("p", "g")], "", []),

@@ -168,7 +168,7 @@ def _never_admitted(job: Job, queue: Queue, needs: ResourceMap) -> Iterator[Find
         limit = float(most[space.columns[name]])
         if amount > limit:
             message = (
-                f"is never let in: {phrases.amount(name, amount)} {name} is more than the "
+                f"is never admitted: {phrases.amount(name, amount)} {name} is more than the "
                 f"capability of queue {queue.name}, {phrases.amount(name, limit)}"
             )
             yield FindingText(job.id, f"spec.minResources.{name}", message)

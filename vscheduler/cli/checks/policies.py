@@ -47,10 +47,10 @@ def traps(policy: Policy, *, autoscaler: bool) -> list[Trap]:
     if autoscaler and policy.runs("enqueue"):
         deciding = [setting.plugin.name for setting in policy.settings if _admits(setting)]
         message = (
-            "enqueue keeps a group Pending while it can't be promised what it needs "
-            f"({', '.join(deciding) or 'no plugin is asked'}); whoever makes pods only for groups "
-            "that are let in, as Volcano Jobs do, then makes none, and an autoscaler sees nothing "
-            "to add nodes for; leave enqueue out, or raise overcommit-factor"
+            "enqueue keeps a group Pending until what it needs can be reserved "
+            f"({', '.join(deciding) or 'no plugin is asked'}); controllers that create pods only "
+            "for admitted groups, as Volcano's do, create none until then, and an autoscaler sees "
+            "nothing to add nodes for; leave enqueue out, or raise overcommit-factor"
         )
         found += [Trap("actions", message)] if deciding else []
     return found

@@ -345,13 +345,13 @@ def _queue_full(reason: Reason) -> str:
             f"{_asks(never)}; {advice}"
         )
     has = gang_sentences.shortages(reason, "it may have")
-    return f"not admitted: queue {owner} has, or was promised, {has}; {_request(reason)}"
+    return f"not admitted: queue {owner} uses or has reserved {has}; {_request(reason)}"
 
 
 def _quota_full(reason: Reason) -> str:
     has = gang_sentences.shortages(reason, "it allows")
     return (
-        f"not admitted: ResourceQuota {reason.subject} counts, with what was promised, {has}; "
+        f"not admitted: ResourceQuota {reason.subject} counts, with what is reserved, {has}; "
         f"{_request(reason)}"
     )
 
@@ -361,27 +361,27 @@ def _cluster_full(reason: Reason) -> str:
     if reason.subject:
         has = gang_sentences.shortages(reason, "it may have")
         if any(shortage.keepers for shortage in reason.shortages):
-            return f"not admitted: queue {reason.subject} has, or was promised, {has}; {asks}"
+            return f"not admitted: queue {reason.subject} uses or has reserved {has}; {asks}"
         return (
             f"not admitted: the cluster is too small for queue {reason.subject}, "
-            f"which has, or was promised, {has}; {asks}"
+            f"which uses or has reserved {has}; {asks}"
         )
     if not any(shortage.limit for shortage in reason.shortages):
         names = phrases.listed([shortage.resource for shortage in reason.shortages])
-        none = f"no {names} left to promise"
+        none = f"no {names} left to reserve"
         whose = "the nodes open to it have" if reason.some_nodes else "the cluster has"
         return f"not admitted: beside what runs {whose} {none}; {asks}"
     limits = phrases.listed(
         [gang_sentences.some(shortage.resource, shortage.limit) for shortage in reason.shortages]
     )
-    # Promises exceed the limit after nodes have left or foreign pods have arrived.
+    # Reservations exceed the limit after nodes have left or foreign pods have arrived.
     rest = [
         (shortage.resource, shortage.limit - shortage.allocated) for shortage in reason.shortages
     ]
     left = [gang_sentences.some(name, max(0.0, value)) for name, value in rest]
     whose = "the nodes open to it" if reason.some_nodes else "the cluster"
     return (
-        f"not admitted: of the {limits} that {whose} may promise beside what runs, "
+        f"not admitted: of the {limits} that {whose} can reserve beside what runs, "
         f"{phrases.listed(left)} {'is' if len(left) == 1 else 'are'} left; {asks}"
     )
 

@@ -155,7 +155,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.CLUSTER_FULL,
         {"subject": "b", "shortages": (shortage("cpu", 4000, 24000, 25000),)},
         (
-            "not admitted: the cluster is too small for queue b, which has, or was promised, "
+            "not admitted: the cluster is too small for queue b, which uses or has reserved "
             "24 cpu of the 25 it may have; this job asks for 4 cpu (minResources)"
         ),
     ),
@@ -168,7 +168,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.QUEUE_FULL,
         {"shortages": (shortage("cpu", 4000, 24000, 25000),)},
         (
-            "not admitted: queue a has, or was promised, 24 cpu of the 25 it may have; "
+            "not admitted: queue a uses or has reserved 24 cpu of the 25 it may have; "
             "this job asks for 4 cpu (minResources)"
         ),
     ),
@@ -176,7 +176,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.QUOTA_FULL,
         {"subject": "lab", "shortages": (shortage("cpu", 4000, 24000, 25000),)},
         (
-            "not admitted: ResourceQuota lab counts, with what was promised, 24 cpu of the 25 "
+            "not admitted: ResourceQuota lab counts, with what is reserved, 24 cpu of the 25 "
             "it allows; this job asks for 4 cpu (minResources)"
         ),
     ),
@@ -184,7 +184,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.CLUSTER_FULL,
         {"shortages": (shortage("cpu", 4000, 24000, 25000),)},
         (
-            "not admitted: of the 25 cpu that the cluster may promise beside what runs, "
+            "not admitted: of the 25 cpu that the cluster can reserve beside what runs, "
             "1 cpu is left; this job asks for 4 cpu (minResources)"
         ),
     ),
@@ -192,7 +192,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.CLUSTER_FULL,
         {"shortages": (shortage("cpu", 4000, 17700, 15000), shortage("example.com/a", 1, 0, 0))},
         (
-            "not admitted: of the 15 cpu and no example.com/a that the cluster may promise beside "
+            "not admitted: of the 15 cpu and no example.com/a that the cluster can reserve beside "
             "what runs, no cpu and no example.com/a are left; this job asks for 4 cpu and "
             "1 example.com/a (minResources)"
         ),
@@ -201,7 +201,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.CLUSTER_FULL,
         {"shortages": (shortage("cpu", 4000, 0, 0),)},
         (
-            "not admitted: beside what runs the cluster has no cpu left to promise; "
+            "not admitted: beside what runs the cluster has no cpu left to reserve; "
             "this job asks for 4 cpu (minResources)"
         ),
     ),
@@ -209,7 +209,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.CLUSTER_FULL,
         {"subject": "b", "shortages": (shortage("cpu", 4000, 24000, 25000),)},
         (
-            "not admitted: the cluster is too small for queue b, which has, or was promised, "
+            "not admitted: the cluster is too small for queue b, which uses or has reserved "
             "24 cpu of the 25 it may have; this job asks for 4 cpu (minResources)"
         ),
     ),
