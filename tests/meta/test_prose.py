@@ -31,11 +31,11 @@ RULES = {
     r"\btells? why\b": "say says why",
     r"\b(?:is|are) known to\b": "say who knows what",
     r"\bnothing of (?:it|this|that)\b": "say none of, or name what is gone",
+    r"\bowed\b": "name it: the queue's share, its demand within its share",
 }
 """By phrase, what to write instead."""
 
 NAMES = {
-    "replay.md": (r"\bin vain\b",),  # a row of the report that it explains
     "glossary.md": (r"\balike\b",),  # a word of the code
 }
 """By page, rules that don't hold there."""

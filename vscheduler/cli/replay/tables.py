@@ -65,7 +65,7 @@ def _rows(unit: str) -> Sequence[Row]:
         ("wait, longest", lambda of: of.waits.most, phrases.duration),
         ("slowdown, mean", lambda of: of.slowdown, _decimal),
         (f"{unit}s in use", lambda of: of.utilisation, _percent),
-        (f"{unit}s in use, and not in vain", lambda of: of.useful, _percent),
+        (f"{unit}s in use, without lost runs", lambda of: of.useful, _percent),
         ("share error, mean", lambda of: of.share_error, _percent),
         ("share error, P90", lambda of: of.share_error_p90, _percent),
         ("evictions of jobs", lambda of: of.evictions, _count),
