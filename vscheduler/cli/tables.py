@@ -59,33 +59,23 @@ def columns(*titles: str) -> table.Table:
 
 def queue_table(queues: Sequence[QueueFigures], tree: Tree) -> table.Table:
     """Return a table with a row per queue; an inner queue has what the queues below it have."""
-    allocated = tree.sums({queue.name: queue.allocated for queue in queues})
-    requests = tree.sums({queue.name: queue.request for queue in queues})
-    own = {queue.name: _deserved(queue) for queue in queues}
-    deserved = tree.sums(own, unless_own=True)
     weights = [] if any(map(_has_quota, queues)) else ["weight"]
     shown = columns("queue", "state", *weights, "allocated", "deserved", "request", "share")
-    for queue in queues:
-        name, share = queue.name, ""
+    for queue in queue_status.with_subtrees(queues, tree):
+        deserved, share = dict[str, float](), ""
         if queue.entitlement is not None:
-            value = queue.entitlement.share
-            if deserved[name] != own[name]:
-                value = resources.dominant_share(allocated[name], deserved[name])
-            share = phrases.share(value, allocated[name], deserved[name])
+            deserved = dict(queue.entitlement.deserved)
+            share = phrases.share(queue.entitlement.share, queue.allocated, deserved)
         shown.add_row(
-            name,
+            queue.name,
             str(queue.state),
             *(str(queue.weight) for _ in weights),
-            amounts(allocated[name]),
-            amounts(deserved[name]),
-            amounts(requests[name]),
+            amounts(queue.allocated),
+            amounts(deserved),
+            amounts(queue.request),
             share,
         )
     return shown
-
-
-def _deserved(queue: QueueFigures) -> Mapping[str, float]:
-    return {} if queue.entitlement is None else queue.entitlement.deserved
 
 
 def _has_quota(queue: QueueFigures) -> bool:

@@ -23,6 +23,7 @@ from vscheduler.model.decisions import (
     QueueFigures,
     ReasonCode,
 )
+from vscheduler.model.queues import Tree
 from vscheduler.model.resources import ResourceSpace
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
@@ -83,6 +84,44 @@ def schedulers(status: Mapping[str, Any]) -> set[str]:
     kinds = [str(each.get("type")) for each in status.get("conditions") or ()]
     entries = {str(each.get("name")) for each in status.get("schedulers") or ()}
     return entries | {kind.removesuffix(suffix) for kind in kinds if kind.endswith(suffix)}
+
+
+def with_subtrees(figures: Sequence[QueueFigures], tree: Tree) -> list[QueueFigures]:
+    """Return the figures of all queues, of inner queues with what the queues below them have.
+
+    An inner queue deserves what its children deserve together, unless it deserves something itself.
+    """
+    allocated = tree.sums({queue.name: queue.allocated for queue in figures})
+    requests = tree.sums({queue.name: queue.request for queue in figures})
+    others = tree.sums({queue.name: queue.used_by_other_schedulers for queue in figures})
+    deserved = tree.sums({queue.name: _deserved(queue) for queue in figures}, unless_own=True)
+    return [
+        queue
+        if tree.leaf(queue.name)
+        else msgspec.structs.replace(
+            queue,
+            allocated=allocated[queue.name],
+            request=requests[queue.name],
+            used_by_other_schedulers=others[queue.name],
+            entitlement=_of_subtree(queue, allocated[queue.name], deserved[queue.name]),
+        )
+        for queue in figures
+    ]
+
+
+def _deserved(queue: QueueFigures) -> Mapping[str, float]:
+    return {} if queue.entitlement is None else queue.entitlement.deserved
+
+
+def _of_subtree(
+    queue: QueueFigures, allocated: Mapping[str, float], deserved: Mapping[str, float]
+) -> Entitlement | None:
+    """Return the entitlement of an inner queue, without bases if it is only its children's sum."""
+    own = queue.entitlement
+    if own is None or own.deserved == deserved:
+        return own
+    share = resources.dominant_share(allocated, deserved)
+    return msgspec.structs.replace(own, deserved=deserved, share=share, bases={})
 
 
 def status(queue: QueueFigures, excluded: Sequence[Exclusion], scheduler: str) -> Body:

@@ -435,7 +435,10 @@ def tree(outcome: Outcome) -> dict[str, Any]:
             status.job: _group(status, outcome.states[status.job], outcome.domains.get(status.job))
             for status in last.groups
         },
-        "queues": {queue.name: _queue(queue, last.excluded) for queue in last.queues},
+        "queues": {
+            queue.name: _queue(queue, last.excluded)
+            for queue in queue_status.with_subtrees(last.queues, outcome.tree)
+        },
         "total": quantities.format_amounts(last.total),
         "excluded": [
             {"reason": refusal_sentences.text(each.refusal), "nodes": list(each.nodes)}

@@ -432,13 +432,8 @@ def _queue_rows(
     for row in rows:
         for name in (*paths.get(row.queue, ()), row.queue):
             counts[name, row.standing] += 1
-    own = {queue.name: _deserved(queue) for queue in result.queues}
-    sums = (
-        tree.sums({queue.name: queue.allocated for queue in result.queues}),
-        tree.sums(own, unless_own=True),
-        tree.sums({queue.name: queue.request for queue in result.queues}),
-    )
-    found = [queue for queue in result.queues if queue.name != queues.ROOT]
+    summed = queue_status.with_subtrees(result.queues, tree)
+    found = [queue for queue in summed if queue.name != queues.ROOT]
     found.sort(key=lambda each: (*paths.get(each.name, ()), each.name))
     used = {resources.CPU} | {
         name
@@ -447,31 +442,25 @@ def _queue_rows(
         for name, amount in amounts.items()
         if amount and name != resources.PODS
     }
-    return tuple(
-        _queue_row(each, tree, [part[each.name] for part in sums], result.excluded, counts, used)
-        for each in found
-    )
-
-
-def _deserved(queue: QueueFigures) -> Mapping[str, float]:
-    return {} if queue.entitlement is None else queue.entitlement.deserved
+    return tuple(_queue_row(each, tree, result.excluded, counts, used) for each in found)
 
 
 def _queue_row(
     queue: QueueFigures,
     tree: Tree,
-    sums: Sequence[Mapping[str, float]],
     excluded: tuple[Exclusion, ...],
     counts: Mapping[tuple[str, str], int],
     used: Collection[str],
 ) -> QueueRow:
-    """Return a queue with the amounts of resources that some queue uses or asks for; `sums` are
-    what it and the queues below it have, deserve and want.
-    """
+    """Return a queue with the amounts of resources that some queue uses or asks for."""
     entitlement, path = queue.entitlement, tree.paths.get(queue.name, ())
-    has, deserved, wants = sums
+    has, wants = queue.allocated, queue.request
+    deserved = {} if entitlement is None else entitlement.deserved
     named = {
-        name for amounts in sums for name, amount in amounts.items() if amount and name in used
+        name
+        for amounts in (has, deserved, wants)
+        for name, amount in amounts.items()
+        if amount and name in used
     }
     ordered = [
         name

@@ -122,7 +122,7 @@ def queues_are_true(cluster: Cluster, at: float) -> Iterator[Finding]:
         problems = [
             *_state_problems(queue, jobs, cluster),
             *_count_problems(queue, groups, cluster),
-            *_allocated_problems(queue, groups, cluster),
+            *_allocated_problems(queue, cluster),
         ]
         yield from (
             Finding(at=at, rule=RULE, message=f"Queue {name} {problem}") for problem in problems
@@ -187,17 +187,40 @@ def _are_plain(pods: Mapping[Key, Object]) -> bool:
     return all(map(is_plain, pods.values()))
 
 
-def _allocated_problems(queue: Object, groups: Sequence[Object], cluster: Cluster) -> Iterator[str]:
+def _with_below(name: str, cluster: Cluster) -> list[str]:
+    """The Queue and those below it. Below root is whatever isn't below another Queue."""
+    parents = {
+        each["metadata"]["name"]: (each.get("spec") or {}).get("parent") or "root"
+        for each in cluster.all("queues")
+    }
+    found = []
+    for each in cluster.all("queues"):
+        way, at = list[str](), each["metadata"]["name"]
+        while at in parents and at not in way:
+            way.append(at)
+            at = parents[at]
+        if at in way:  # what is below itself is placed below root
+            del way[way.index(at) + 1 :]
+        if name in (*way, "root"):
+            found.append(way[0])
+    return found
+
+
+def _allocated_problems(queue: Object, cluster: Cluster) -> Iterator[str]:
+    """What pods of the Queue and of all Queues below it have."""
     told = (queue.get("status") or {}).get("allocated")
-    own = queue["metadata"]["name"]
-    lone = [pod for pod, name in cluster.lone_pods if name in (own, "")]
+    queues = _with_below(queue["metadata"]["name"], cluster)
+    lone = [pod for pod, name in cluster.lone_pods if not name or name in queues]
     if not all(is_plain(pod) for pod in lone) or any(map(objects.holds, _unclear(cluster))):
         return
+    groups = (group for name in queues for group in cluster.groups_of(name))
     for key in map(objects.key_of, groups):
         pods = cluster.members[key]
         if not cluster.once(key, "plain", functools.partial(_are_plain, pods)):
             return
-    held, said = cluster.held(queue["metadata"]["name"]), amounts.amounts(told)
+    held, said = amounts.amounts({}), amounts.amounts(told)
+    for name in queues:
+        held.update(cluster.held(name))
     for resource in dict.fromkeys((*held, *said)):
         if resource != "pods" and held[resource] != said[resource]:
             has, says = (amounts.shown(resource, each[resource]) for each in (held, said))

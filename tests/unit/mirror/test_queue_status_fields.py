@@ -7,6 +7,7 @@ from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model import queues
 from vscheduler.model.decisions import Basis, Entitlement, Exclusion, LimitedBy, QueueFigures
 from vscheduler.model.queues import QueueState
 from vscheduler.model.refusals import Refusal, RefusalCode
@@ -81,6 +82,48 @@ def test_what_no_plugin_works_out_is_not_written() -> None:
         "allocated": {"cpu": "0", "memory": "0"},
         "request": {},
     }
+
+
+def test_inner_queues_have_what_is_below_them() -> None:
+    """They deserve what their children do, unless they deserve something themselves: then the
+    scheduler knows their share, too.
+    """
+
+    def queue(name: str, cpu: int, deserved: int, share: float) -> QueueFigures:
+        return msgspec.structs.replace(
+            FIGURES,
+            name=name,
+            allocated={"cpu": cpu} if cpu else {},
+            request={"cpu": cpu} if cpu else {},
+            entitlement=Entitlement(deserved={"cpu": deserved} if deserved else {}, share=share),
+        )
+
+    tree = queues.tree(
+        {
+            name: queues.Queue(name=name, uid=name, created=0, parent=parent)
+            for name, parent in {"root": "", "org": "", "a": "org", "b": "org", "c": ""}.items()
+        },
+        {},
+    )
+    given = (
+        *(queue("a", 8000, 4000, 2.0), queue("b", 1000, 1000, 1.0), queue("c", 1000, 2000, 0.5)),
+        *(queue("org", 0, 6000, 1.5), queue("root", 0, 0, 0.0)),
+    )
+    found = {
+        each.name: queue_status.status(each, (), "mine")
+        for each in queue_status.with_subtrees(given, tree)
+    }
+    assert {name: (each["request"], each["share"]) for name, each in found.items()} == {
+        "a": ({"cpu": "8"}, 2.0),
+        "b": ({"cpu": "1"}, 1.0),
+        "c": ({"cpu": "1"}, 0.5),
+        "org": ({"cpu": "9"}, 1.5),
+        "root": ({"cpu": "10"}, 1.25),
+    }
+    assert found["root"]["allocated"] == {"cpu": "15", "memory": "5Gi"}
+    assert found["root"]["schedulers"] == [
+        {"name": "mine", "allocated": {"cpu": "10"}, "deserved": {"cpu": "8"}, "share": 1.25}
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,12 @@ Objects are taken as they are: unwritten fields are absent, unreadable values ar
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from vscheduler.cli import screen
 from vscheduler.mirror import queue_status, statuses
@@ -186,45 +185,6 @@ def tree(shown: Iterable[Figures]) -> Tree:
         for each in shown
     }
     return queues.tree(known, {})
-
-
-def with_subtrees(shown: Sequence[Figures]) -> list[Figures]:
-    """Return the queues, each with what it and the queues below it have, deserve and request.
-
-    A scheduler writes what the pods of a queue itself have, and an inner queue has none of its own.
-    What an inner queue deserves is the sum of its children's unless its scheduler says something.
-    """
-    grown = tree(shown)
-    allocated = grown.sums({each.name: _parsed(each.allocated) for each in shown})
-    requests = grown.sums({each.name: _parsed(each.request) for each in shown})
-    deserved = grown.sums({each.name: _parsed(each.deserved) for each in shown}, unless_own=True)
-    return [
-        _with_subtree(each, allocated[each.name], requests[each.name], deserved[each.name])
-        if each.name in grown.children
-        else each
-        for each in shown
-    ]
-
-
-def _with_subtree(
-    figures: Figures,
-    allocated: Mapping[str, float],
-    request: Mapping[str, float],
-    deserved: Mapping[str, float],
-) -> Figures:
-    changed = replace(
-        figures,
-        allocated=quantities.format_readable(allocated, whole_bytes=True),
-        request=quantities.format_readable(request, whole_bytes=True),
-    )
-    if _parsed(figures.deserved) == deserved:
-        return changed
-    share = None
-    if figures.share is not None:
-        share = resources.dominant_share(allocated, deserved)
-    return replace(
-        changed, deserved=quantities.format_readable(deserved, whole_bytes=True), share=share
-    )
 
 
 def divided_by_weight(shown: Iterable[Figures]) -> bool:

@@ -84,12 +84,10 @@ class View(msgspec.Struct, kw_only=True):
     """Why updates of a kind are interrupted."""
 
     def figures(self) -> list[Figures]:
-        """Return all queues by name, each with what it and the queues below it have."""
+        """Return all queues by name."""
         every = self._every_group
         counted = None if every is None else queue_figures.count_groups(every)
-        return queue_figures.with_subtrees(
-            [queue_figures.figures(self.queues[name], counted) for name in sorted(self.queues)]
-        )
+        return [queue_figures.figures(self.queues[name], counted) for name in sorted(self.queues)]
 
     def waiting(self, name: str) -> list[Group] | None:
         """Return the waiting PodGroups of a queue; None where PodGroups can't be read."""

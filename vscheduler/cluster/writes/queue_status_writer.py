@@ -21,6 +21,7 @@ from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority
 from vscheduler.mirror import paths, queue_status
 from vscheduler.mirror.queue_status import Body
 from vscheduler.mirror.translate import usage_annotation
+from vscheduler.model import queues as queue_tree
 from vscheduler.model.decisions import CycleResult, Exclusion, QueueFigures
 from vscheduler.model.queues import OURS, Queue, Usage
 
@@ -81,6 +82,8 @@ class QueueStatusWriter:
         self._coalescing = CoalescingQueue(
             queue, WritePriority.STATUS, spacing_seconds=STATUS_SPACING_SECONDS
         )
+        self._queues: Mapping[str, Queue] = {}
+        self._tree = queue_tree.tree({}, {})
         self._reported: dict[str, _Reported] = {}
         self._sent: dict[str, _Sent] = {}
         self._narrow_until = 0.0
@@ -89,8 +92,12 @@ class QueueStatusWriter:
         self._errors = WriteErrors(observe)
 
     def report(self, result: CycleResult, queues: Mapping[str, Queue]) -> None:
-        """Offer the changed figures of all queues in a snapshot; `known` maps names to queues."""
-        for figures in result.queues:
+        """Offer the changed figures of all queues in a snapshot, those of inner queues with their
+        subtrees'.
+        """
+        if queues != self._queues:
+            self._queues, self._tree = queues, queue_tree.tree(queues, {})
+        for figures in queue_status.with_subtrees(result.queues, self._tree):
             name = figures.name
             queue = queues.get(name)
             if queue is None or not queue.uid:  # no Queue exists while their kind isn't served

@@ -111,10 +111,11 @@ def test_objects_are_whole(run: Run, source: Fake) -> None:
 
 
 def test_tree(run: Run) -> None:
-    """In the tree's order, as text and as objects."""
-    assert run("tree").stdout.splitlines()[1:3] == [
+    """In the tree's order, as text and as objects; figures are those that are written."""
+    assert run("tree").stdout.splitlines()[1:4] == [
         "root        -      -           -",
-        "├─ metals   24/25  96Gi/100Gi  -",
+        "├─ metals   -      -           -",
+        "│  └─ gold  24/25  96Gi/100Gi  0.96 (cpu)",
     ]
     items = json.loads(run("tree", "-o", "json").stdout)["items"]
     assert [each["metadata"]["name"] for each in items] == ["metals", "gold", "silver"]

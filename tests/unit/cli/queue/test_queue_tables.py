@@ -198,28 +198,6 @@ def test_queues_without_a_place_come_last() -> None:
     """)
 
 
-def test_inner_queues_have_what_is_below_them() -> None:
-    """A scheduler writes what a queue's own pods have, and what a leaf deserves under proportion;
-    with quotas, also the inner queue's share.
-    """
-    leaf = {"allocated": {"cpu": "8"}, "deserved": {"cpu": "4"}, "share": 2.0}
-    own = {"allocated": {"cpu": "0", "memory": "0"}}
-    queues = [
-        of("root", status={**own, "deserved": {}, "share": 0.0}),
-        of("a", parent="org", status=leaf),
-        of("b", parent="org", status={"allocated": {"cpu": "1", "memory": "1Gi"}, "share": 1.0}),
-        of("org", status={**own, "deserved": {"cpu": "6"}, "share": 1.5}),
-    ]
-    shown_queues = queue_figures.with_subtrees(queues)
-    assert text(queue_tables.tree(shown_queues, FILE)) == shown("""
-        NAME     CPU  MEMORY  SHARE
-        root     9/6  1Gi/0   1.50 (cpu)
-        └─ org   9/6  1Gi/0   1.50 (cpu)
-           ├─ a  8/4  0/0     2.00 (cpu)
-           └─ b  1/-  1Gi/-   borrowed
-    """)
-
-
 def test_weights_are_left_out_where_queues_have_quotas() -> None:
     """As with plugin capacity, which pays no attention to them."""
     condition = {"type": "x/FairShare", "status": "True", "reason": "Quota", "message": "1 of 2"}

@@ -31,7 +31,6 @@ from vscheduler.model.queues import Queue, QueueState
 from vscheduler.model.refusals import Refusal, RefusalCode
 from vscheduler.model.snapshot import FRESH
 
-PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/q"
 BASIS = Basis(deserved=2000, usable=6000, bound=LimitedBy.WEIGHT, weight=1, weights=3)
 FIGURES = QueueFigures(
     name="q",
@@ -80,8 +79,9 @@ class Desk:
         *figures: QueueFigures,
         uid: str = "uid-q",
         excluded: tuple[Exclusion, ...] = (),
+        parent: str = "",
     ) -> None:
-        """Report a cycle that knew these queues."""
+        """Report a cycle that knew these queues, all but the first below the parent."""
         result = CycleResult(
             binds=(),
             pipelined=(),
@@ -92,7 +92,12 @@ class Desk:
             carried=FRESH,
             excluded=excluded,
         )
-        known = {figure.name: Queue(name=figure.name, uid=uid, created=0.0) for figure in figures}
+        known = {
+            figure.name: Queue(
+                name=figure.name, uid=uid, created=0.0, parent=parent if number else ""
+            )
+            for number, figure in enumerate(figures)
+        }
         self.reporter.report(result, known)
 
     async def settle(self) -> None:
@@ -116,7 +121,7 @@ async def desk(serve: Serve, answer: Answer = lambda _: (200, "")) -> AsyncItera
             made.looked += 1
             found = answers.an_object(request.path, uid=made.uid, status=made.stored)
             return web.json_response(found)
-        assert request.path == f"{PATH}/status"
+        assert request.path.endswith("/status")
         made.headers.append((request.content_type, request.query_string))
         made.patches.append(json.loads(await request.read()))
         code, message = answer(made.patches[-1]["status"])
@@ -177,6 +182,17 @@ async def test_figures_and_their_reason_are_applied_once(serve: Serve) -> None:
         assert condition["type"] == "example.com/FairShare"
         assert condition["message"] == "2 of 6 usable CPU: weight 1 of 3 that want more"
         assert (made.looked, made.written) == (1, {"written": 1})
+
+
+async def test_a_parent_has_what_the_queues_below_it_have(serve: Serve) -> None:
+    """It changes with them."""
+    async with desk(serve) as made:
+        below = [replace(FIGURES, name=name) for name in ("a", "b")]
+        for number in (1, 2):
+            made.report(FIGURES, *below[:number], parent="q")
+            await made.settle()
+        of_parent = [each for each in made.patches if each["metadata"]["name"] == "q"]
+        assert [each["status"]["allocated"]["cpu"] for each in of_parent] == ["2", "3"]
 
 
 async def test_figures_that_change_quickly_are_written_now_and_then(serve: Serve) -> None:
