@@ -89,6 +89,8 @@ def test_a_line_has_no_gaps(seed: int) -> None:
         inside = [place for place in found if place.queue == queue]
         assert [place.in_queue for place in inside] == list(range(1, len(inside) + 1))
         assert {place.of_queue for place in inside} == {len(inside)}
+        first = next(job for job, place in places.items() if place is inside[0])
+        assert [place.first for place in inside] == ["", *[first] * (len(inside) - 1)]
     assert {place.of_all for place in found} == {len(found)}
 
 

@@ -31,14 +31,18 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """The place among the waiting jobs of the queue."""
     of_queue: int
     """How many jobs of the queue wait."""
+    first: str = ""
+    """The job of the queue that is first in line; empty for itself, and for whom may not see it."""
     overall: int
     """The place among all waiting jobs of the scheduler."""
     of_all: int
 
     @property
     def sentence(self) -> str:
-        """`2 of 5 in queue lab, 3 of 7 overall`."""
+        """`2 of 5 in queue lab (first: lab/big), 3 of 7 overall`."""
         inside = f"{self.in_queue} of {self.of_queue} in queue {self.queue}"
+        if self.first:
+            inside = f"{inside} (first: {self.first})"
         return f"{inside}, {self.overall} of {self.of_all} overall"
 
 
@@ -67,15 +71,18 @@ def numbered(line: Collection[tuple[JobId, str]]) -> Mapping[JobId, Place]:
     lengths = Counter(queue for _, queue in line)
     found: dict[JobId, Place] = {}
     passed: Counter[str] = Counter()
+    first: dict[str, JobId] = {}
     for overall, (job, queue) in enumerate(line, 1):
         passed[queue] += 1
         found[job] = Place(
             queue=queue,
             in_queue=passed[queue],
             of_queue=lengths[queue],
+            first=first.get(queue, ""),
             overall=overall,
             of_all=len(line),
         )
+        first.setdefault(queue, job)
     return found
 
 

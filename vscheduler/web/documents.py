@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import phrases, plain_text
@@ -376,12 +377,16 @@ def _job(row: JobRow, access: Access) -> Document:
     if row.starts_at and access.sees_places:
         made["startsBy"] = statuses.timestamp(row.starts_at)
     if row.place is not None and access.sees_places:
+        place = row.place
+        if place.first and not access.sees(JobId(place.first)):
+            place = replace(place, first="")
         made["place"] = {
-            "inQueue": row.place.in_queue,
-            "ofQueue": row.place.of_queue,
-            "overall": row.place.overall,
-            "ofAll": row.place.of_all,
-            "sentence": row.place.sentence,
+            "inQueue": place.in_queue,
+            "ofQueue": place.of_queue,
+            "first": plain_text.shown(place.first),
+            "overall": place.overall,
+            "ofAll": place.of_all,
+            "sentence": plain_text.shown(place.sentence),
         }
     if row.domain:
         made["domain"] = row.domain

@@ -238,6 +238,27 @@ def test_running_jobs_name_their_nodes_to_those_who_may_list_nodes() -> None:
     assert job["nodes"] == {"count": 1, "pods": 12}
 
 
+def test_the_first_in_line_is_named_to_those_who_may_see_it() -> None:
+    """Others see how many stand before their own jobs."""
+    view = view_of(Stage(clusters.three_queues(NOW), NOW))
+    query = Query(queue="robotics")
+    first, second = documents.jobs_of(view, stage.everything(), query)["jobs"]
+    assert first["place"]["first"] == ""
+    assert second["place"]["first"] == f"robotics/{first['podGroup']}"
+    assert (
+        f"2 of 2 in queue robotics (first: robotics/{first['podGroup']})"
+        in (second["place"]["sentence"])
+    )
+    rows = [
+        row if row.place is None else replace(row, place=replace(row.place, first="hidden/large"))
+        for row in view.job_rows
+    ]
+    tenant = Access(name="t", groups_in=frozenset({"robotics"}), queues=True)
+    shown = documents.jobs_of(replace(view, job_rows=tuple(rows)), tenant, query)
+    assert "hidden" not in str(shown)
+    assert [job["place"]["first"] for job in shown["jobs"]] == ["", ""]
+
+
 def test_a_job_without_a_turn_keeps_its_written_reason() -> None:
     """A cycle that ran out of budget says nothing of it."""
     found = clusters.three_queues(NOW)

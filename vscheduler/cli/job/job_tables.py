@@ -111,6 +111,8 @@ def pods_sentence(job: Job) -> str:
 
 
 def place_sentence(job: Job) -> str:
-    """Return `2 of 5 in queue lab, 3 of 7 overall`; empty where the place isn't known."""
+    """Return `2 of 5 in queue lab (first: lab/big), 3 of 7 overall`; empty where the place isn't
+    known.
+    """
     place = job.place
     return "" if place is None else place.sentence

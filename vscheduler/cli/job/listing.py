@@ -145,6 +145,7 @@ def tree_of(job: Job, history: Sequence[Entry] | None = None) -> dict[str, Any]:
         made["place"] = {
             "inQueue": place.in_queue,
             "ofQueue": place.of_queue,
+            "first": place.first,
             "overall": place.overall,
             "ofAll": place.of_all,
         }

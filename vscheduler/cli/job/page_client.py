@@ -218,6 +218,7 @@ def job_of(found: Document) -> Job:
             queue=found["queue"],
             in_queue=place["inQueue"],
             of_queue=place["ofQueue"],
+            first=place["first"],
             overall=place["overall"],
             of_all=place["ofAll"],
         ),

@@ -118,6 +118,7 @@ def test_documents(run: Run) -> None:
     assert train["place"] == {
         "inQueue": 1,
         "ofQueue": 2,
+        "first": "",
         "overall": 1,
         "ofAll": 2,
     }
@@ -157,7 +158,8 @@ def test_the_configuration_is_that_of_the_schedulers_deployment(run: Run, source
         each["metadata"]["namespace"] = "volcano-system"
         source.found[Kind(each["kind"])].append(each)
     done = run("why", "train")
-    assert "Place in line: 2 of 2 in queue lab" in done.stdout  # the oldest first
+    first = "default/small"  # the oldest
+    assert f"Place in line: 2 of 2 in queue lab (first: {first})" in done.stdout
     assert done.stderr == ""
 
 
