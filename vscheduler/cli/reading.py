@@ -1,12 +1,14 @@
 """Reads manifests from files, directories and stdin, with the line of each object."""
 
+import gc
 import json
-import re
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from vscheduler.cli import screen
 from vscheduler.mirror.decode import documents
@@ -14,10 +16,20 @@ from vscheduler.mirror.decode.documents import Document, DocumentError
 from vscheduler.simulator.manifests import Manifest
 
 SUFFIXES = (".yaml", ".yml", ".json")
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-"""Half of a UTF-16 surrogate pair, as a character or as a JSON escape."""
-
 STDIN = Path("-")
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep the garbage collector from what is read within this context, then and later: it stays
+    until the end of the command, and there is much of it.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def read(paths: Iterable[Path]) -> list[Manifest]:
@@ -61,7 +73,7 @@ def _documents(text: str, name: str) -> list[Manifest]:
     """
     if text.lstrip().startswith("{"):
         with suppress(json.JSONDecodeError, RecursionError):
-            tree = _whole(json.loads(text), text)
+            tree = _parsed(text)
             whole = Document(source=name, content=tree, lines=1)
             return [Manifest(tree=tree, document=whole)]
     return [
@@ -70,12 +82,18 @@ def _documents(text: str, name: str) -> list[Manifest]:
     ]
 
 
-def _whole(tree: Any, text: str) -> Any:
-    """Return parsed JSON with U+FFFD in place of lone surrogates, as an API server stores it."""
-    return _repaired(tree) if _SURROGATE.search(text) else tree
+def _parsed(text: str) -> Any:
+    """Return JSON as plain data. Raises json.JSONDecodeError."""
+    try:
+        return msgspec.json.decode(text)
+    except ValueError:  # Python also reads what is almost JSON
+        return _repaired(json.loads(text))
 
 
 def _repaired(tree: Any) -> Any:
+    """Return a tree with U+FFFD in place of halves of UTF-16 surrogate pairs, as an API server
+    stores it.
+    """
     match tree:
         case str():
             return tree.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -112,7 +112,8 @@ def command(  # noqa: PLR0913 - one parameter per flag
         scheduler_name=scheduler_name, node_selector=node_selector, default_queue=default_queue
     )
     checked, loaded = loading.checked(asked), loading.loaded(scheduler_conf)
-    documents = reading.read(files)
+    with reading.uncollected():
+        documents = reading.read(files)
     documents, expanded = _with_pods(documents, checked.scheduler_names, loaded.policy)
     options = run.Options(
         scheduler_names=checked.scheduler_names,

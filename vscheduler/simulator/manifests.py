@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import msgspec
-from msgspec.structs import replace
 
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.documents import Document
@@ -126,7 +125,8 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
 
 def latest(manifests: Iterable[Manifest]) -> float:
     """Return the latest time in any manifest, in seconds since the epoch; 0 without any time."""
-    return max((_latest(each.tree) for each in manifests), default=0.0)
+    found = {moment for each in manifests for moment in _moments(each.tree)}
+    return min(max(map(_instant, found), default=0.0), LATEST)
 
 
 def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapping[str, Any]]]:
@@ -138,9 +138,10 @@ def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapp
     taken: set[str] = set()
     listed = list(objects)
     default = _default_class(listed)
+    created = dt.datetime.fromtimestamp(int(now), dt.UTC)
     for named in listed:
         metadata = {
-            "creationTimestamp": dt.datetime.fromtimestamp(now, dt.UTC),
+            "creationTimestamp": created,
             **{key: value for key, value in _metadata(named.tree).items() if value is not None},
             "name": named.name,
         }
@@ -199,10 +200,15 @@ def expanded(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
             continue
         kind = tree["kind"].removesuffix("List")
         implied = {"kind": kind, "apiVersion": tree.get("apiVersion")} if kind else {}
-        for at, item in enumerate(tree["items"]):
-            whole = {**implied, **item} if isinstance(item, Mapping) else item
-            path = (*manifest.path, "items", at)
-            yield from expanded([replace(manifest, tree=whole, path=path)])
+        items = (
+            Manifest(
+                tree={**implied, **item} if isinstance(item, Mapping) else item,
+                document=manifest.document,
+                path=(*manifest.path, "items", at),
+            )
+            for at, item in enumerate(tree["items"])
+        )
+        yield from expanded(items)
 
 
 def _is_list(tree: object) -> TypeGuard[Mapping[str, Any]]:
@@ -257,23 +263,22 @@ def _content(named: Named) -> str:
     return json.dumps(named.tree, sort_keys=True, default=str)
 
 
-def _latest(tree: object) -> float:
-    """Return the latest time anywhere in a tree, without recursion."""
-    latest = 0.0
+def _moments(tree: object) -> Iterator[str | dt.datetime]:
+    """Iterate over the times in a tree, without recursion. A spec has none: nothing there has
+    happened.
+    """
     rest = [tree]
     while rest:
         value = rest.pop()
-        if isinstance(value, str):
-            continue  # most of them, and an abstract class takes long to ask
         if isinstance(value, list):
             rest += value
         elif isinstance(value, Mapping):
             for key, part in value.items():
                 if key in MOMENTS:
-                    latest = max(latest, _instant(part))
-                else:
+                    if isinstance(part, str | dt.datetime):
+                        yield part
+                elif not isinstance(part, str) and key != "spec":
                     rest.append(part)
-    return min(latest, LATEST)
 
 
 def _instant(value: object) -> float:

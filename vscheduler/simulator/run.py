@@ -279,10 +279,11 @@ def read(
     documents: Iterable[Manifest | Mapping[str, object]], policy: Policy, options: Options
 ) -> Given:
     """Return the manifests as a scheduler with this policy would see the objects."""
-    every = [
+    given = (
         document if isinstance(document, Manifest) else Manifest(tree=document)
         for document in documents
-    ]
+    )
+    every = list(manifests.expanded(given))
     collected = manifests.collect(every)
     now = manifests.latest(every) if options.now is None else options.now
     mirror = Mirror(
@@ -304,7 +305,7 @@ def read(
         problems = (*collected.problems, *map(admission.problem, admitted.unknown))
         collected = replace(collected, problems=problems)
     objects = _with_permanent_queues(objects, options.default_queue)
-    trees = [each.tree for each in manifests.expanded(every)]
+    trees = [each.tree for each in every]
     objects = list(admission.with_queues(objects, options.default_queue, trees))
     decoded = simulated_claims.with_claims(
         events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)

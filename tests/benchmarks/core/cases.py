@@ -360,18 +360,20 @@ def full(
     return cluster
 
 
-def with_limits(nodes: int, waiting: int) -> Cluster:
-    """Nodes full of gangs in ten queues, and more gangs of 1 to 64 pods that wait; the run times of
-    all are known.
+def with_limits(
+    nodes: int, waiting: int, largest: int = 64, kind: type[Cluster] = Cluster
+) -> Cluster:
+    """Nodes full of gangs in ten queues, and more gangs of 1 to so many pods that wait; the run
+    times of all are known.
     """
     names = [f"queue-{number}" for number in range(QUEUES)]
-    cluster = Cluster(names)
+    cluster = kind(names)
     places = cluster.add_nodes(nodes)
     for number in range(nodes):
         there = [places[(number + 125 * at) % nodes] for at in range(PER_NODE)]
         cluster.add(_limited(f"gang-{number:05}", number, [BIG] * PER_NODE, there))
     for number in range(waiting):
-        requests = [MORE if number % 5 == 0 else BIG] * (1 + 7 * number % 64)
+        requests = [MORE if number % 5 == 0 else BIG] * (1 + 7 * number % largest)
         cluster.add(_limited(f"late-{number:05}", number, requests))
     return cluster
 

@@ -28,7 +28,7 @@ from vscheduler.mirror import workloads
 from vscheduler.mirror.wording import plain_text
 
 with lazy_commands.importing():
-    from vscheduler.cli import loading
+    from vscheduler.cli import loading, reading
     from vscheduler.cli.job import configured, explained, listing, page_client, past, placing
     from vscheduler.cli.job.configured import Configured
     from vscheduler.cli.job.explained import Explained
@@ -253,7 +253,8 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
             listing.explanations(shown, output, single=len(names) == 1)
             _end(placing.Seen(notes=notes), missing)
     with _cluster(given) as (cluster, namespace, configurations):
-        seen = placing.look(cluster, namespace)
+        with reading.uncollected():
+            seen = placing.look(cluster, namespace)
         found, missing = _chosen(names, seen, cluster, namespace, configurations)
         around = placing.surroundings(cluster) if any(each.waits for each in found) else None
         told = [

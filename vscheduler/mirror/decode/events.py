@@ -234,6 +234,12 @@ def convert(kind: Kind, document: object) -> Upsert | DecodeFailed:
     namespace is in namespace `default`.
     """
     try:
+        found = msgspec.convert(document, STRUCTS[kind])
+        if found.metadata.namespace or not COLLECTIONS[kind].namespaced:
+            return Upsert(kind=kind, object=found)
+    except (msgspec.ValidationError, RecursionError):
+        pass  # nulls, or dates
+    try:
         plain = _plain(document)
         if COLLECTIONS[kind].namespaced and isinstance(plain, dict):
             names = plain.setdefault("metadata", {})
