@@ -64,6 +64,7 @@ def exported() -> dict[str, set[str]]:
     observed.observe_eviction("evicted")
     observed.observe_write("event", "written")
     observed.observe_group_call("create", "done")
+    observed.observe_hook("p", "score_nodes", 0.5)
     observed.observe_dropped_cycle()
     observed.observe_stuck("cycle")
     observed.observe_stalled({"cycle": 0.5})

@@ -23,6 +23,7 @@ from vscheduler.daemon.leader_election.api import AlwaysLeader, Leadership, Leas
 from vscheduler.daemon.leader_election.elector import Terms
 from vscheduler.daemon.leader_election.thread import ElectionThread
 from vscheduler.daemon.liveness import watchdog
+from vscheduler.daemon.liveness.hook_samples import HookSamples
 from vscheduler.daemon.liveness.watchdog import Signs, Watchdog
 from vscheduler.daemon.observability import logs
 from vscheduler.daemon.observability.logs import LineWriter
@@ -302,6 +303,9 @@ class Process:
 
     def _guard(self, lines: LineWriter, kill_timer: Callable[[], None]) -> Watchdog:
         """Create the watchdog."""
+        samples = HookSamples(
+            self._runtime.signs.cycles, lambda: self._policy, self._metrics.observe_hook
+        )
         return Watchdog(
             watchdog.checks(
                 self._runtime.signs,
@@ -314,6 +318,7 @@ class Process:
                 give_up=self._give_up,
                 observe=lambda stuck: self._metrics.observe_stuck(stuck.cause.value),
                 hold=kill_timer,
+                sample=samples.look,
                 flush=lambda: lines.flush(logs.FLUSH_SECONDS),
             ),
         )

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from types import FrameType
 
 import msgspec
 
@@ -132,11 +133,15 @@ class Cycles:
         """Return True while cycle after cycle is dropped, otherwise None."""
         return True if self._dropped >= DROPPED_LEAST else None
 
-    def where(self) -> Mapping[str, object]:
-        """Return the current stack of the longest running cycle, for the log."""
+    def frame(self) -> FrameType | None:
+        """Return where the longest running cycle is; None if no thread runs one."""
         with self._lock:
             thread = self._running.get(min(self._running, default=0))
-        frame = None if thread is None else sys._current_frames().get(thread)  # noqa: SLF001 - documented, and without alternative
+        return None if thread is None else sys._current_frames().get(thread)  # noqa: SLF001 - documented, and without alternative
+
+    def where(self) -> Mapping[str, object]:
+        """Return the current stack of the longest running cycle, for the log."""
+        frame = self.frame()
         if frame is None:
             return {"where": "its thread has ended"}
         innermost = traceback.extract_stack(frame)[-FRAMES:]

@@ -126,8 +126,8 @@ def _check(watch: "Reflector[Event]") -> Check:
     )
 
 
-def _do_nothing() -> None:
-    """Placeholder for a missing kill timer."""
+def _do_nothing(*_: object) -> None:
+    """Placeholder for a missing outlet."""
 
 
 class Outlets(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +139,8 @@ class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """Counts that this instance gave up. Safe to call from any thread."""
     hold: Callable[[], None] = _do_nothing
     """Called at each check, as a sign that the interpreter is alive."""
+    sample: Callable[[float], None] = _do_nothing
+    """Called at each check, with the seconds since the last one, to see what runs."""
     flush: Callable[[], object] = logging.shutdown
     """Writes out buffered log lines."""
     end: Callable[[int], None] = os._exit
@@ -189,6 +191,7 @@ class Watchdog:
             self._outlets.hold()
             now = time.monotonic()
             elapsed, last = min(now - last, 2 * self._tick_seconds), now
+            self._outlets.sample(elapsed)
             stuck = self._progress.look(elapsed)
             if stuck is not None:
                 self._give_up(stuck, loop)

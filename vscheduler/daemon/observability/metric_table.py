@@ -141,6 +141,12 @@ TABLE = (
         labels=("plugin", "hook"),
     ),
     Metric(
+        name="vscheduler_plugin_seconds_total",
+        kind=MetricType.COUNTER,
+        about="Time of cycles in hooks of plugins, estimated by a look twice a second.",
+        labels=("plugin", "hook"),
+    ),
+    Metric(
         name="vscheduler_work_total",
         kind=MetricType.COUNTER,
         about="Operations in cycles, by kind.",

@@ -141,6 +141,10 @@ class Metrics:
         for operation, number in result.work.items():
             self._count("vscheduler_work_total", operation, by=number)
 
+    def observe_hook(self, plugin: str, hook: str, seconds: float) -> None:
+        """Record that a plugin's hook was seen to run; counts for so many seconds."""
+        self._count("vscheduler_plugin_seconds_total", plugin, hook, by=seconds)
+
     def observe_lag(self, seconds: float) -> None:
         """Record a delay of the event loop during a cycle."""
         self._observe("vscheduler_loop_lag_milliseconds", seconds)
