@@ -284,6 +284,35 @@ def test_numbers_say_what_they_are_of(person: Person, url: str) -> None:
     assert "deserves 40" in person.one(".queues tbody").text
 
 
+def test_a_queue_has_one_colour_from_the_start(person: Person) -> None:
+    """In the table as in the chart, also if it holds none of what counts most."""
+    made = Stage(clusters.racks(time.time()))
+    made.decide()
+    made.remember_an_hour()
+    with stage.served(made) as url:
+        person.open(url)
+        person.sign_in(stage.ADMIN)
+        person.until(lambda: person.many(".fairness .lines li"))
+        swatch = "return [...document.querySelectorAll('.queues tbody tr')].map((each) => "
+        swatch += "[each.querySelector('a').innerText, each.querySelector('.swatch').classList[1]])"
+        line = "return [...document.querySelectorAll('.fairness .lines li')].map((each) => "
+        line += "[each.querySelector('a').innerText, each.querySelector('line').classList[1]])"
+        colors = dict(person.driver.execute_script(swatch))
+        assert "nightly" in colors
+        assert dict(person.driver.execute_script(line)).items() <= colors.items()
+
+
+def test_the_bar_at_the_top_stays_one_row_on_a_phone(person: Person, url: str) -> None:
+    """A long name of a visitor is cut, and stands in full in its title."""
+    person.open(url, 360)
+    person.sign_in(stage.TENANT)
+    brand, out = (person.one(each).rect for each in (".brand", "#sign-out"))
+    assert abs(brand["y"] + brand["height"] / 2 - out["y"] - out["height"] / 2) < 8
+    assert person.overflow() == 0
+    title = person.one("#visitor-name").get_attribute("title")
+    assert str(title).endswith(":robotics:lab")
+
+
 def test_keys_look_like_what_they_explain(person: Person) -> None:
     """What isn't usable has a border in the bar as in its key."""
     with stage.served(Stage(clusters.racks(time.time()))) as url:
@@ -401,6 +430,7 @@ def test_the_history_has_use_waits_and_jobs_of_the_past(
         person.sign_in(stage.ADMIN)
         person.go("history")
         person.until(lambda: "keeps no history of jobs" in person.one(".usage").text)
+        assert "Week" not in person.one(".usage").text, "nothing is to be chosen"
     made.history = pasts.two_weeks(tmp_path / "history.db", made.now)
     with stage.served(made) as url:
         person.open(url)

@@ -32,7 +32,7 @@ BURST = 60
 PER_SECOND = 1.0
 """How many queries a tenant may ask for at once, and how many more each second."""
 
-NONE_KEPT = "This scheduler keeps no history of jobs. Its flag --history-file says where to."
+NONE_KEPT = "This scheduler keeps no history of jobs: it runs without --history-file."
 TOO_OFTEN = "These are too many questions about the history; try again in a minute."
 BUSY = "The history can't be read now; the scheduler's log may tell why."
 SLOW = "This takes too long; ask about less time."

@@ -137,7 +137,7 @@ function summary(found, at, resource, without) {
     lines.push(element("p", {}, `Room for ${listed(rooms.map(([size, number]) => `${count(number, "pod")} of ${size}`))} ${called(resource, sizes.at(-1))}.`));
     lines.push(histogram(free, total, most, unit));
   } else if (largest > 0) {
-    lines.push(element("p", {}, `The largest hole is ${quantity(resource, largest)} ${unit}.`));
+    lines.push(element("p", {}, `At most ${quantity(resource, largest)} ${unit} are free on one node.`));
   }
   const notes = [
     ...(problems ? [`Pods can't use ${count(problems, "node")}.`] : []),

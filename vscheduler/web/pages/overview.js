@@ -74,8 +74,8 @@ export function show(root, found, { about }) {
   fillWith(parts.free.body, [about.resources, holders, number, about.visitor.queues], () => freeNow(about, holders, number));
   fillWith(parts.waiting.body, [found.jobs.reasons, found.jobs.states, about.instance.leads, visitor.namespaces], () => whyWaiting(found.jobs, about));
   next(parts.next.body, found.jobs, main, about);
+  chart.show(parts.fairness.body, found.fairness, now(), chart.none(about)); // before the table: it gives colours
   queueList(parts.queues.body, found.queues, main, about);
-  chart.show(parts.fairness.body, found.fairness, now(), chart.none(about));
   decisions.list(parts.log.body, found.log.decisions, decisions.none(about));
 }
 

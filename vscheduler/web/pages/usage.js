@@ -30,15 +30,16 @@ export function enter(root, { query, reload }) {
     reload();
   };
   const resources = element("div", {});
-  const usage = panel("usage", "Used", [
+  const choices = [
     choice("since", "Time", RANGES, query.since ?? "1d", (since) => choose({ since })),
     choice("by", "By", KINDS, query.by ?? "queue", (by) => choose({ by })),
     resources,
-  ]);
+  ];
+  const usage = panel("usage", "Used", choices);
   const report = panel("report", "Who used it, and how long jobs waited");
   const jobs = panel("past", "Jobs of this time");
   const fairness = panel("fairness", "Fairness over the last hour");
-  parts = { usage, report, jobs, fairness, resources, choose };
+  parts = { usage, report, jobs, fairness, choices, resources, choose };
   root.append(usage.whole, report.whole, fairness.whole, jobs.whole);
 }
 
@@ -64,13 +65,14 @@ async function past(since, by) {
     ]);
     return { usage, report, jobs };
   } catch (error) {
-    if (isAnswer(error)) return { problem: error.message };
+    if (isAnswer(error)) return { problem: error.message, none: error.status === 404 };
     throw error;
   }
 }
 
 export function show(root, found, { about, query, reload }) {
-  const { problem } = found.past;
+  const { problem, none = false } = found.past;
+  for (const each of parts.choices) each.hidden = none;
   for (const part of [parts.report, parts.jobs]) part.whole.hidden = Boolean(problem);
   if (problem) {
     parts.usage.body.lastArea = null;
