@@ -257,10 +257,9 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
             seen = placing.look(cluster, namespace)
         found, missing = _chosen(names, seen, cluster, namespace, configurations)
         around = placing.surroundings(cluster) if any(each.waits for each in found) else None
-        told = [
-            (each, explained.explanation_of(each, seen, around, configurations.of(each.scheduler)))
-            for each in found
-        ]
+        told = zip(
+            found, explained.explanations_of(found, seen, around, configurations), strict=True
+        )
         readable = around is not None and seen.complete
         explanations = []
         for each, explanation in told:

@@ -3,14 +3,16 @@
 What would help is found by package explain on the objects of the cluster.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from vscheduler.cli import screen
 from vscheduler.cli.job import job_figures, job_tables, placing
-from vscheduler.cli.job.configured import Configuration
+from vscheduler.cli.job.configured import Configured
 from vscheduler.cli.job.job_figures import KUBE_SCHEDULER, Job
 from vscheduler.cli.job.placing import Seen
 from vscheduler.cli.queue import queue_figures, queue_tables
@@ -24,6 +26,7 @@ from vscheduler.mirror.workloads import Workload
 from vscheduler.model import jobs, resources
 from vscheduler.model.jobs import JobId, Phase
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Given
 
 Object = Mapping[str, Any]
 
@@ -204,27 +207,33 @@ def _wrapped(sentences: Iterable[str], style: Style) -> list[str]:
     ]
 
 
-def explanation_of(
-    job: Job,
+def explanations_of(
+    found: Iterable[Job],
     seen: Seen,
     around: Sequence[Object] | None,
-    configuration: Configuration,
-) -> Explanation | None:
-    """Return the changes that would start a waiting job; None where they can't be known, or if the
-    job doesn't wait.
+    configurations: Configured,
+) -> Iterator[Explanation | None]:
+    """Iterate over the changes that would start waiting jobs; None where they can't be known, or if
+    the job doesn't wait.
 
     `around` are the objects of `placing.surroundings`. Each change is verified by the scheduler's
-    own decisions on these objects, as in `vscheduler simulate --why`.
+    own decisions on these objects, as in `vscheduler simulate --why`. They are read once.
     """
-    if around is None or not seen.complete or not job.waits or _has_claims(job, seen):
-        return None
-    policy = configuration.policy
-    options = placing.options(seen, job.scheduler, configuration)
-    given = run.read([*seen.manifests, *around], policy, options)
-    try:
-        return remedies.explain(given, policy, job.key)
-    except NotWaitingError:
-        return None
+
+    @functools.cache
+    def given(scheduler: str) -> Given:
+        own = configurations.of(scheduler)
+        options = placing.options(seen, scheduler, own)
+        return run.read([*seen.manifests, *(around or ())], own.policy, options)
+
+    readable = around is not None and seen.complete
+    for job in found:
+        explanation = None
+        if readable and job.waits and not _has_claims(job, seen):
+            policy = configurations.of(job.scheduler).policy
+            with suppress(NotWaitingError):
+                explanation = remedies.explain(given(job.scheduler), policy, job.key)
+        yield explanation
 
 
 def _has_claims(job: Job, seen: Seen) -> bool:

@@ -16,6 +16,8 @@ from vscheduler.cli.job import job_figures
 from vscheduler.cli.job.job_figures import Places
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.simulator import run as simulated
+from vscheduler.simulator.run import Given
 
 Run = Callable[..., testing.Result]
 
@@ -191,6 +193,22 @@ def test_why_says_what_would_start_a_job(run: Run) -> None:
     text = run("why", "train").stdout
     assert "Any one of these changes would start it:\n  - " in text
     assert "would start" not in run("why", "runs").stdout
+
+
+def test_why_reads_the_cluster_once_for_all_jobs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for the line, and once with all that decisions depend on; each job is told the same."""
+    alone = [run("why", name).stdout for name in ("train", "pod/small-0")]
+    read, count = simulated.read, 0
+
+    def counted(*given: Any) -> Given:
+        nonlocal count
+        count += 1
+        return read(*given)
+
+    monkeypatch.setattr(simulated, "read", counted)
+    together = run("why", "train", "pod/small-0").stdout
+    assert count == 2
+    assert all(text.strip() in together for text in alone)
 
 
 def test_why_without_pods(run: Run, source: Fake) -> None:
