@@ -31,6 +31,25 @@ def test_queues_tell_what_they_hold() -> None:
     assert history.wrong() == ["statuses are true"]
 
 
+def test_parents_tell_what_is_held_below_them() -> None:
+    """By pods of a Queue that names its parent, or none."""
+    for parent, above in (("", "root"), ("org", "org")):
+        history = started(1, 1)
+        history.bind("p0", "n1")
+        history.put("podgroups", group(1, phase="Running"))
+        held = {"cpu": "1", "memory": "0"}
+        own = queue(running=1, allocated=held)
+        own["spec"]["parent"] = parent
+        history.put("queues", own)
+        over = queue()
+        over["metadata"] = {**over["metadata"], "name": above, "uid": above, "finalizers": []}
+        history.put("queues", over)
+        assert "statuses are true" in history.wrong()
+        over = {**over, "status": {**over["status"], "allocated": held}}
+        history.put("queues", over)
+        assert "statuses are true" not in history.wrong()
+
+
 def test_a_group_that_is_scheduled_has_its_minimum() -> None:
     """Pods whose bindings are denied are no exception; pods that leave are."""
     history = started(2, 2, cpu="4")
