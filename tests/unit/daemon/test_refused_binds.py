@@ -131,7 +131,7 @@ async def test_another_refusal_is_told_during_the_pause(
     """Nothing else makes a cycle then."""
     monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 0.05)
     picture = "node n1 cpu=4\nqueue default\njob default/a min=1 cpu=1 -"
-    pace = replace(worlds.PACE, retry_seconds=600.0)
+    pace = replace(worlds.PACE, retry_seconds=600.0, retry_max_seconds=600.0)
     async with worlds.world(serve, picture, pace=pace, answers={"/binding": [403] * 9}) as made:
         await patience.until(lambda: made.bound()["a-0"] == 2)
         await worlds.rest(made)
