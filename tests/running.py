@@ -26,6 +26,12 @@ TREE = {"actions": "allocate", "tiers": tiers(STANDARD)}
 """A configuration with all that allocate can be told."""
 
 
+EMPTY = CycleResult(
+    binds=(), pipelined=(), evicts=(), groups=(), queues=(), total={}, carried=FRESH
+)
+"""A cycle in which nothing happened."""
+
+
 def snapshot_of(
     documents: Iterable[Document],
     carried: Carried = FRESH,

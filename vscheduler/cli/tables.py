@@ -62,16 +62,15 @@ def queue_table(queues: Sequence[QueueFigures], tree: Tree) -> table.Table:
     weights = [] if any(map(_has_quota, queues)) else ["weight"]
     shown = columns("queue", "state", *weights, "allocated", "deserved", "request", "share")
     for queue in queue_status.with_subtrees(queues, tree):
-        deserved, share = dict[str, float](), ""
+        share = ""
         if queue.entitlement is not None:
-            deserved = dict(queue.entitlement.deserved)
-            share = phrases.share(queue.entitlement.share, queue.allocated, deserved)
+            share = phrases.share(queue.entitlement.share, queue.allocated, queue.deserved)
         shown.add_row(
             queue.name,
             str(queue.state),
             *(str(queue.weight) for _ in weights),
             amounts(queue.allocated),
-            amounts(deserved),
+            amounts(queue.deserved),
             amounts(queue.request),
             share,
         )

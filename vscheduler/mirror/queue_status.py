@@ -94,7 +94,7 @@ def with_subtrees(figures: Sequence[QueueFigures], tree: Tree) -> list[QueueFigu
     allocated = tree.sums({queue.name: queue.allocated for queue in figures})
     requests = tree.sums({queue.name: queue.request for queue in figures})
     others = tree.sums({queue.name: queue.used_by_other_schedulers for queue in figures})
-    deserved = tree.sums({queue.name: _deserved(queue) for queue in figures}, unless_own=True)
+    deserved = tree.sums({queue.name: queue.deserved for queue in figures}, unless_own=True)
     return [
         queue
         if tree.leaf(queue.name)
@@ -107,10 +107,6 @@ def with_subtrees(figures: Sequence[QueueFigures], tree: Tree) -> list[QueueFigu
         )
         for queue in figures
     ]
-
-
-def _deserved(queue: QueueFigures) -> Mapping[str, float]:
-    return {} if queue.entitlement is None else queue.entitlement.deserved
 
 
 def _of_subtree(

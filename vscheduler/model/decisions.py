@@ -528,6 +528,11 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
         """Why the queue is excluded from scheduling, or None."""
         return self.entitlement.problem if self.entitlement is not None else None
 
+    @property
+    def deserved(self) -> Mapping[str, float]:
+        """What the queue deserves; empty if no plugin says."""
+        return {} if self.entitlement is None else self.entitlement.deserved
+
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin failure. The plugin is skipped for the rest of the cycle."""

@@ -454,8 +454,7 @@ def _queue_row(
 ) -> QueueRow:
     """Return a queue with the amounts of resources that some queue uses or asks for."""
     entitlement, path = queue.entitlement, tree.paths.get(queue.name, ())
-    has, wants = queue.allocated, queue.request
-    deserved = {} if entitlement is None else entitlement.deserved
+    has, deserved, wants = queue.allocated, queue.deserved, queue.request
     named = {
         name
         for amounts in (has, deserved, wants)

@@ -162,8 +162,7 @@ class _Finder:
             return None
         room = reclaim_outlooks.SURPLUS_LEAST
         beyond = [name for name, amount in needed.items() if _surplus(queue, name) + amount > room]
-        owned = queue.entitlement.deserved if queue.entitlement is not None else {}
-        return max(beyond, key=lambda name: name in owned, default=None)
+        return max(beyond, key=lambda name: name in queue.deserved, default=None)
 
     def _with_pods(
         self,

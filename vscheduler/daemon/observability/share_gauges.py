@@ -87,8 +87,9 @@ def missing(figures: QueueFigures, classes: Mapping[PodClass, int]) -> dict[str,
     scarce and memory is plentiful, a queue with its full CPU share lacks no memory. Neither does a
     queue whose remaining share is less than a pod.
     """
-    deserved = {} if figures.entitlement is None else figures.entitlement.deserved
-    remaining = {name: each - figures.allocated.get(name, 0) for name, each in deserved.items()}
+    remaining = {
+        name: each - figures.allocated.get(name, 0) for name, each in figures.deserved.items()
+    }
     unmet: defaultdict[str, float] = defaultdict(float)
     for pod_class, pods in classes.items():
         asked = {
@@ -107,10 +108,9 @@ def missing(figures: QueueFigures, classes: Mapping[PodClass, int]) -> dict[str,
 
 def demand_in_share(figures: QueueFigures, unmet: Mapping[str, float]) -> dict[str, float]:
     """Return the part of the deserved share in use plus the missing amounts, without zeros."""
-    deserved = {} if figures.entitlement is None else figures.entitlement.deserved
     amounts = {
         name: min(figures.allocated.get(name, 0), each) + unmet.get(name, 0)
-        for name, each in deserved.items()
+        for name, each in figures.deserved.items()
     }
     return {name: amount for name, amount in amounts.items() if amount > 0}
 
@@ -204,9 +204,8 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
     waits = [by_queue.get(queue.name, idle) for queue in queues]
     unmet = [missing(each, of.classes) for each, of in zip(queues, waits, strict=True)]
     demands = [demand_in_share(each, of) for each, of in zip(queues, unmet, strict=True)]
-    deserved = [queue.entitlement.deserved if queue.entitlement else {} for queue in queues]
     values: tuple[Series, ...] = (
-        _ratios(queues, deserved),
+        _ratios(queues, [queue.deserved for queue in queues]),
         _ratios(queues, demands),
         {
             (queue.name, *resource): amount

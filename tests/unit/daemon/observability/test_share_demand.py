@@ -7,7 +7,6 @@ from tests import running
 from vscheduler.daemon.observability import share_gauges
 from vscheduler.daemon.observability.share_gauges import Waiting
 from vscheduler.model.decisions import (
-    CycleResult,
     Entitlement,
     GroupStatus,
     Pipeline,
@@ -17,18 +16,7 @@ from vscheduler.model.decisions import (
 )
 from vscheduler.model.jobs import PodClass
 from vscheduler.model.queues import QueueState
-from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
-
-EMPTY = CycleResult(
-    binds=(),
-    pipelined=(),
-    evicts=(),
-    groups=(),
-    queues=(),
-    total={},
-    carried=FRESH,
-)
 
 
 def queue(*, allocated: Mapping[str, float], deserved: Mapping[str, float] | None) -> QueueFigures:
@@ -112,7 +100,7 @@ def test_pods_that_wait_for_others_to_go_are_waiting() -> None:
     )
     (task,) = job.tasks
     waits = Pipeline(task=task, node="n1")
-    result = replace(EMPTY, groups=(group,), pipelined=(waits,))
+    result = replace(running.EMPTY, groups=(group,), pipelined=(waits,))
     assert share_gauges.waiting(result) == {
         "lab": Waiting(groups=1, pods=1, classes={task.pod_class: 1})  # type: ignore[arg-type]  # equal to a Counter
     }
@@ -120,4 +108,4 @@ def test_pods_that_wait_for_others_to_go_are_waiting() -> None:
 
 def test_nothing_waits_in_a_queue_whose_jobs_have_no_reason_to() -> None:
     """Such a queue isn't in it."""
-    assert share_gauges.waiting(EMPTY) == {}
+    assert share_gauges.waiting(running.EMPTY) == {}

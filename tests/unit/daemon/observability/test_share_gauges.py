@@ -11,7 +11,6 @@ from vscheduler.daemon.observability import share_gauges
 from vscheduler.daemon.observability.share_gauges import ShareGauges
 from vscheduler.model import refusals
 from vscheduler.model.decisions import (
-    CycleResult,
     Entitlement,
     Exclusion,
     GroupStatus,
@@ -21,18 +20,7 @@ from vscheduler.model.decisions import (
 )
 from vscheduler.model.jobs import Task
 from vscheduler.model.queues import QueueState
-from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
-
-EMPTY = CycleResult(
-    binds=(),
-    pipelined=(),
-    evicts=(),
-    groups=(),
-    queues=(),
-    total={},
-    carried=FRESH,
-)
 
 
 def queue(
@@ -105,7 +93,7 @@ def test_ratios_are_by_what_is_deserved_and_by_what_of_it_is_wanted(
     )
     idle = queue("idle", allocated={}, request={}, deserved={"cpu": 2000.0})
     bare = queue("bare", allocated={"cpu": 5}, request={"cpu": 5}, deserved=None)
-    gauges.observe(replace(EMPTY, queues=(modest, GREEDY, idle, bare)))
+    gauges.observe(replace(running.EMPTY, queues=(modest, GREEDY, idle, bare)))
     found = {name: value for name, value in samples(gauges).items() if "_ratio{" in name}
     assert found == {
         'queue_allocated_ratio{queue_name="modest",resource="cpu"}': 0.25,
@@ -127,7 +115,7 @@ def test_the_fairness_error_is_the_part_of_demands_that_is_not_met(
     )
     group, tasks = waiting_group("starved", pods=8)
     group = replace(group, unplaced=tasks)
-    gauges.observe(replace(EMPTY, queues=(starved, GREEDY), groups=(group,)))
+    gauges.observe(replace(running.EMPTY, queues=(starved, GREEDY), groups=(group,)))
     found = samples(gauges)
     assert found['fairness_error{resource="cpu"}'] == 3000 / 10_000
     assert found['queue_satisfied_ratio{queue_name="starved",resource="cpu"}'] == 0.25
@@ -135,8 +123,12 @@ def test_the_fairness_error_is_the_part_of_demands_that_is_not_met(
 
 def test_a_resource_that_is_gone_stays_at_zero(gauges: ShareGauges) -> None:
     """Else nobody could be told of a loss; units are those that people calculate with."""
-    gauges.observe(replace(EMPTY, total={"cpu": 75_500, "memory": 4096, "nvidia.com/gpu": 8}))
-    gauges.observe(replace(EMPTY, total={"cpu": 75_500, "memory": 4096, "hugepages-2Mi": 2**21}))
+    gauges.observe(
+        replace(running.EMPTY, total={"cpu": 75_500, "memory": 4096, "nvidia.com/gpu": 8})
+    )
+    gauges.observe(
+        replace(running.EMPTY, total={"cpu": 75_500, "memory": 4096, "hugepages-2Mi": 2**21})
+    )
     assert samples(gauges) == {
         'usable_capacity{resource="cpu",unit="core"}': 75.5,
         'usable_capacity{resource="hugepages-2Mi",unit="byte"}': 2**21,
@@ -149,7 +141,7 @@ def test_excluded_nodes_are_counted_by_reason(gauges: ShareGauges) -> None:
     """Most of them first; beyond a bound, reasons share a series."""
     gauges.observe(
         replace(
-            EMPTY,
+            running.EMPTY,
             excluded=tuple(
                 Exclusion(refusal=refusals.of(f"reason {number}"), nodes=("a", "b"))
                 for number in range(share_gauges.REASONS_MAX + 3)
@@ -190,7 +182,7 @@ def test_the_most_that_is_free_in_a_domain_is_told_by_tier(gauges: ShareGauges) 
 def test_what_other_schedulers_hold_is_told_apart(gauges: ShareGauges) -> None:
     """It is in neither ratio."""
     gauges.observe(
-        replace(EMPTY, queues=(replace(GREEDY, used_by_other_schedulers={"cpu": 2500}),))
+        replace(running.EMPTY, queues=(replace(GREEDY, used_by_other_schedulers={"cpu": 2500}),))
     )
     found = samples(gauges)
     assert found['queue_elsewhere{queue_name="greedy",resource="cpu",unit="core"}'] == 2.5
@@ -235,7 +227,7 @@ def test_a_job_that_can_never_start_is_no_demand(
     assert group.reason is not None
     group = replace(group, reason=replace(group.reason, code=code), unplaced=pods)
     needy = queue("needy", allocated={}, request={"cpu": 4000}, deserved={"cpu": 4000.0})
-    gauges.observe(replace(EMPTY, queues=(needy,), groups=(group,)))
+    gauges.observe(replace(running.EMPTY, queues=(needy,), groups=(group,)))
     found = samples(gauges)
     assert found['queue_pending_pods{queue_name="needy"}'] == 4
     assert ('queue_satisfied_ratio{queue_name="needy",resource="cpu"}' in found) == counts
