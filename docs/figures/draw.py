@@ -222,31 +222,6 @@ def pod(figure: Figure, x: int, y: int, fill: str) -> None:
     )
 
 
-THROUGHPUT = (
-    ("500 nodes, 100 gangs of 20", (("kube-scheduler", 442), ("vscheduler", 1014))),
-    ("5,000 nodes, 100 gangs of 100", (("kube-scheduler", 253), ("vscheduler", 770))),
-)
-"""Pods bound per second; the same figures stand in the table of docs/benchmarks.md."""
-
-
-def throughput() -> Figure:
-    """Show the pods bound per second, beside kube-scheduler."""
-    figure = Figure("Pods bound per second", 720, 220)
-    y = 30
-    for shape, bars in THROUGHPUT:
-        figure.text(20, y, shape, anchor="start", weight="bold")
-        for name, pods in bars:
-            y += 30
-            fill = "#3b7a57" if name == "vscheduler" else "#9aa5b1"
-            figure.text(140, y + 5, name, anchor="end")
-            figure.parts.append(
-                f'<rect x="150" y="{y - 10}" width="{pods * 0.45:g}" height="20" fill="{fill}"/>'
-            )
-            figure.text(158 + pods * 0.45, y + 5, f"{pods:,} pods/s", anchor="start")
-        y += 45
-    return figure
-
-
 PAGE = HERE.parent / "benchmarks.md"
 NUMBER = r"([\d,.]*\d)"
 PAIR = re.compile(rf"^\|.*\| (?:kube-scheduler|vscheduler) \| {NUMBER} \(", re.MULTILINE)
@@ -259,12 +234,39 @@ LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 SHAPES = ("500 nodes, 100 gangs of 20", "5,000 nodes, 100 gangs of 100")
 
 
+def speeds() -> list[tuple[str, str, str]]:
+    """Return the shapes of the first table of the page, with kube-scheduler's pods per second, and
+    ours.
+    """
+    found = PAIR.findall(PAGE.read_text(encoding="utf-8"))
+    return [*zip(SHAPES, found[::2], found[1::2], strict=True)]
+
+
+def throughput() -> Figure:
+    """Show the pods bound per second, beside kube-scheduler."""
+    figure = Figure("Pods bound per second", 720, 220)
+    y, scale = 30, 0.27
+    for shape, theirs, ours in speeds():
+        figure.text(20, y, shape, anchor="start", weight="bold")
+        for name, pods, fill in (
+            ("kube-scheduler", theirs, "#9aa5b1"),
+            ("vscheduler", ours, "#3b7a57"),
+        ):
+            y += 30
+            width = float(pods.replace(",", "")) * scale
+            figure.text(140, y + 5, name, anchor="end")
+            figure.parts.append(
+                f'<rect x="150" y="{y - 10}" width="{width:g}" height="20" fill="{fill}"/>'
+            )
+            figure.text(158 + width, y + 5, f"{pods} pods/s", anchor="start")
+        y += 45
+    return figure
+
+
 def beside_kube_scheduler() -> Figure:
     """Show the throughput of all cases, divided by kube-scheduler's, on a logarithmic scale."""
     page = PAGE.read_text(encoding="utf-8")
-    speeds = PAIR.findall(page)
-    cases = [*zip(SHAPES, speeds[::2], speeds[1::2], strict=True)]
-    cases += CASE.findall(page) + WORKLOAD.findall(page)
+    cases = speeds() + CASE.findall(page) + WORKLOAD.findall(page)
     figure = Figure("Throughput beside kube-scheduler's", 720, 60 + 22 * len(cases))
     left, doubling = 350, 56
     bottom = figure.height - 30
