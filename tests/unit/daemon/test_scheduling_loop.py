@@ -13,7 +13,9 @@ from structlog import testing
 from tests import patience, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
+from vscheduler.cluster import cooperative
 from vscheduler.cluster.cooperative import CooperativeYield
+from vscheduler.cluster.writes import binder
 from vscheduler.cluster.writes.status_writer import StatusWriter
 from vscheduler.core.actions.allocate import Allocate
 from vscheduler.core.session.session import Session
@@ -21,6 +23,7 @@ from vscheduler.daemon import scheduling_loop
 from vscheduler.daemon.pacing import Pace
 from vscheduler.daemon.scheduling_loop import SchedulingLoop
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import Bind
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 
@@ -56,6 +59,29 @@ async def test_what_fits_is_bound_what_does_not_is_told_and_then_all_is_quiet(
             ("Unschedulable", "PodGroup"): 1,
             ("FailedScheduling", "Pod"): 2,
         }
+
+
+async def test_binds_are_sent_before_anything_is_reported(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that starts waits for no statuses."""
+    done: list[str] = []
+    body, report = binder.binding_body, StatusWriter.report
+
+    def sending(bind: Bind, holder: str = "") -> bytes:
+        done.append("sent")
+        return body(bind, holder)
+
+    def reporting(self: StatusWriter, *given: Any) -> None:
+        done.append("reported")
+        report(self, *given)
+
+    monkeypatch.setattr(cooperative, "TURN_SECONDS", 600.0)
+    monkeypatch.setattr(binder, "binding_body", sending)
+    monkeypatch.setattr(StatusWriter, "report", reporting)
+    async with worlds.world(serve, "node n1 cpu=4\nqueue q\njob q/a min=2 cpu=1 -*2") as made:
+        await patience.until(lambda: made.bound().total() == 2)
+    assert done[:3] == ["sent", "sent", "reported"]
 
 
 async def test_what_no_decision_depends_on_makes_no_cycle(serve: Serve) -> None:

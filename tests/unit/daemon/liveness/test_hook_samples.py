@@ -54,11 +54,11 @@ def test_a_hook_that_takes_long_is_seen(
     thread = threading.Thread(target=run)
     thread.start()
     assert Slow.entered.wait(10)
-    made.look(0.5)
+    made.look(0.7)
     Slow.leave.set()
     thread.join()
     made.look(0.5)
-    assert found == [("slow", "job_valid", 0.5)]
+    assert found == [("slow", "job_valid", 0.7)]
 
 
 def test_time_between_hooks_counts_for_none(
