@@ -271,6 +271,52 @@ def test_a_sentence_is_held_against_the_world(name: str) -> None:
     assert found(f"{true}; and it rains")
 
 
+FULL = """
+    node  n1 cpu=3
+    queue q
+    queue r
+    job   r/a min=3 preemptable=false n1*3
+    job   q/late min=1 -
+    """
+PARTLY_BARRED = """
+    node  n2 cpu=4 taint=dedicated=lab:NoSchedule
+    node  n3 cpu=4 cordoned
+    job   q/lab min=9 tolerate=dedicated=lab -
+    """
+"""The cluster has something for the queue, but on a node that the job may not use."""
+
+NONE_FREE = "no node has cpu free"
+NONE_THERE = "no node that it may use now has cpu free"
+
+
+@pytest.mark.parametrize(
+    ("picture", "true", "wrong", "told"),
+    [
+        (FULL, NONE_FREE, NONE_THERE, "0 nodes can't be used now"),
+        (FULL, NONE_FREE, f"{NONE_FREE} for the next pod", "no pod is placed"),
+        (FULL + PARTLY_BARRED, NONE_THERE, NONE_FREE, "2 nodes can't be used now"),
+        (
+            FULL.replace("cpu=3", "cpu=5").replace("late min=1", "late min=1 cpu=3")
+            + PARTLY_BARRED,
+            "the largest hole is 2 cpu on n1",
+            NONE_THERE,
+            "n1 has 2000 cpu",
+        ),
+    ],
+)
+def test_that_none_is_free_is_held_against_every_node(
+    picture: str, true: str, wrong: str, told: str
+) -> None:
+    """Nodes that the pod is barred from may have some, and then it is said."""
+    moment = World(pictures.documents(picture), "preempt", 0).step()
+    text = dict(sentence_rules.told(moment))["default/late"]
+    assert f"; {true}; " in text
+    case = Case.of(moment, "default/late", text)
+    assert list(statements.problems(case)) == []
+    case.text = text.replace(true, wrong)
+    assert list(statements.problems(case)) == [told]
+
+
 @pytest.mark.parametrize(
     ("advice", "told"),
     [("add nodes", []), ("raise its capability", ["queue q has no capability"])],

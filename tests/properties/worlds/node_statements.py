@@ -14,6 +14,7 @@ from tests.properties.filters_by_hand import judging as by_hand
 from tests.properties.filters_by_hand.worlds import Instant, World
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import rest_rules, sentence_case
+from tests.properties.worlds.census import Amounts
 from tests.properties.worlds.manifests import Document
 from tests.properties.worlds.sentence_case import Case, figure, figures
 
@@ -47,6 +48,10 @@ PATTERNS = {
     "fit": r"(?P<fit>\d+) of (?P<of>\d+) fits?",
     "room": r"(?P<fit>\d+) of (?P<of>\d+) pods? have room",
     "holes": r"the largest holes? (?:is|are) (?P<holes>.+ on \S+)",
+    "none free": (
+        r"no node(?P<some> that it may use now)? has (?P<names>\S+(?:(?:, | or )\S+)*) free"
+        r"(?P<next> for the next pod)?"
+    ),
     "available": r"0/(?P<nodes>\d+) nodes? (?:is|are) available(?: beside what is reserved)?: "
     r"(?P<causes>.+)",
     "labels": r"no node has (?P<labels>\S+=\S+(?:(?:, | and )\S+=\S+)*)",
@@ -212,35 +217,53 @@ def _differs(
     for name in set(true) - barred:
         if not true[name] <= said.keys():
             return 4, f"{name}: {true[name]}"
-    if "holes" in kinds:
-        return _other_holes(case, kinds["holes"]["holes"], world, pod, barred)
-    return None
+    free = _left(case, world, pod)
+    told = _some_free(kinds, free, barred) or _other_holes(kinds, free, pod, barred)
+    return (5, told) if told else None
 
 
-def _other_holes(
-    case: Case,
-    text: str,
-    world: World,
-    pod: Document,
-    barred: set[str],
-) -> tuple[int, str] | None:
+def _left(case: Case, world: World, pod: Document) -> dict[str, Amounts]:
+    """What each node has free in this state, the pod aside."""
     free = {}
     for name, document in case.census.nodes.items():
         room = censuses.amounts(document["status"]["allocatable"])
         for other in world.on(name, censuses.pod_key(pod), Instant.NOW):
             room.subtract(censuses.request(dict(other)))
         free[name] = room
-    for number, resource, node in PLACES.findall(text):
+    return free
+
+
+def _some_free(kinds: dict[str, re.Match[str]], free: dict[str, Amounts], barred: set[str]) -> str:
+    """The first node that has something free of which none is said to have any."""
+    if (found := kinds.get("none free")) is None:
+        return ""
+    if bool(found["some"]) != bool(barred):
+        return f"{len(barred)} nodes can't be used now"
+    if found["next"] and not int(kinds["fit"]["fit"] if "fit" in kinds else 0):
+        return "no pod is placed"
+    for resource in re.split(", | or ", found["names"]):
+        for name in free.keys() - barred:
+            if free[name][resource] > 0:
+                return f"{name} has {free[name][resource]} {resource}"
+    return ""
+
+
+def _other_holes(
+    kinds: dict[str, re.Match[str]], free: dict[str, Amounts], pod: Document, barred: set[str]
+) -> str:
+    """The first largest hole that is another, or none."""
+    places = PLACES.findall(kinds["holes"]["holes"]) if "holes" in kinds else ()
+    for number, resource, node in places:
         if node in barred:
-            return 5, f"{node} refuses whatever is free"
-        if max(0, free[node][resource]) not in figure(number, resource):
-            return 5, f"{node} has {free[node][resource]} {resource}"
+            return f"{node} refuses whatever is free"
+        if not free[node][resource] or free[node][resource] not in figure(number, resource):
+            return f"{node} has {free[node][resource]} {resource}"
         best = max(free[name][resource] for name in free if name not in barred)
         if best > free[node][resource]:
-            return 5, f"the largest is {best} {resource}"
+            return f"the largest is {best} {resource}"
         if best >= censuses.request(pod)[resource]:
-            return 5, f"{best} {resource} is enough"
-    return None
+            return f"{best} {resource} is enough"
+    return ""
 
 
 def large_enough(case: Case, pod: Document) -> list[str]:

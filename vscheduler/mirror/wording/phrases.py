@@ -144,6 +144,11 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def any_of(words: Sequence[str]) -> str:
+    """Return `a`, `a or b`, `a, b or c`."""
+    return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
+
+
 def quantity(resource: str, value: float) -> str:
     """Return an amount with its resource: `8 cpu`, `1 pod`."""
     if resource == resources.PODS:

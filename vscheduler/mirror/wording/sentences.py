@@ -612,13 +612,29 @@ def _gang(reason: Reason) -> list[str]:
 
 
 def _holes(reason: Reason) -> list[str]:
-    """Return the largest free amount on any node, for resources short on every node."""
+    """Return of what no node has any free, and the largest free amounts of what else is short on
+    every node.
+    """
     short = [hole for hole in reason.holes if hole.free < reason.request.get(hole.resource, 0)]
-    if not short:
+    places = _places([hole for hole in short if hole.free])
+    said = _none_free(reason, [hole.resource for hole in short if not hole.free])
+    if places:
+        verb = " is" if len(places) == 1 else "s are"
+        said.append(f"the largest hole{verb} {phrases.listed(places)}")
+    return said
+
+
+def _none_free(reason: Reason, names: Sequence[str]) -> list[str]:
+    """Return `no node that it may use now has cpu or memory free`.
+
+    Nodes that refuse the pod for something else may have them free.
+    """
+    if not names:
         return []
-    return [
-        f"the largest hole{' is' if len(short) == 1 else 's are'} {phrases.listed(_places(short))}"
-    ]
+    every = all(each.code is RefusalCode.INSUFFICIENT for each, _ in reason.refusals)
+    node = "no node" if every else "no node that it may use now"
+    after = " for the next pod" if 0 < reason.placed < reason.minimum else ""
+    return [f"{node} has {phrases.any_of(names)} free{after}"]
 
 
 def _places(holes: Sequence[MissingResource]) -> list[str]:

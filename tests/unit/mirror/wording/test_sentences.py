@@ -50,6 +50,7 @@ def rack(name: str, pods: int) -> DomainRoom:
 FULL = replace(rack("r3", 6), refusals=((short("cpu"), 2),))
 
 CPU_HOLE = MissingResource(resource="cpu", free=6000, node="n7")
+NONE_FREE = MissingResource(resource="cpu", free=0, node="n1")
 NO_ROOM = {
     "minimum": 4,
     "tasks": 4,
@@ -387,9 +388,29 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             ),
         },
         (
-            "needs 1.5 cpu, 1536Mi memory and 2 nvidia.com/gpu; the largest holes are 1Gi memory "
-            "on n1 and 0 nvidia.com/gpu on n1; 0/1 node is available: 1 Insufficient memory, "
+            "needs 1.5 cpu, 1536Mi memory and 2 nvidia.com/gpu; no node has nvidia.com/gpu free; "
+            "the largest hole is 1Gi memory on n1; 0/1 node is available: 1 Insufficient memory, "
             "1 Insufficient nvidia.com/gpu"
+        ),
+    ),
+    (
+        Code.NO_ROOM,
+        NO_ROOM | {"holes": (NONE_FREE,)},
+        (
+            "needs 4 pods of 8 cpu; 2 of 4 fit; no node that it may use now has cpu free for the "
+            "next pod; 0/5 nodes are available: 3 Insufficient cpu, "
+            "2 node(s) had untolerated taint {gpu: true}"
+        ),
+    ),
+    (
+        Code.NO_ROOM,
+        NO_ROOM
+        | {"placed": 0, "nodes": 3, "refusals": ((short("cpu"), 3),)}
+        | {"request": {"cpu": 8000, "memory": GI}}
+        | {"holes": (NONE_FREE, MissingResource(resource="memory", free=0, node="n2"))},
+        (
+            "needs 4 pods of 8 cpu and 1Gi memory; 0 of 4 fit; no node has cpu or memory free; "
+            "0/3 nodes are available: 3 Insufficient cpu"
         ),
     ),
     (

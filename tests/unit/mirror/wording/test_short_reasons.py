@@ -47,6 +47,13 @@ CASES: dict[str, tuple[str, str]] = {
         "node n1 cpu=4 node n2 cpu=3 queue q job q/i min=1 cpu=3 n1 job q/j min=2 cpu=2 - -",
         "1 of 2 fits; the largest hole is 1 cpu on n1",
     ),
+    "a gang for which no node has anything free": (
+        """
+        node n1 cpu=2   queue q   queue r   job r/i min=2 preemptable=false n1*2
+        job q/j min=1 cpu=1 -
+        """,
+        "no node has cpu free",
+    ),
     "a full queue": (
         """
         node n1 cpu=9   queue q capability=cpu:3   job q/i min=1 n1*2
