@@ -284,6 +284,66 @@ def test_numbers_say_what_they_are_of(person: Person, url: str) -> None:
     assert "deserves 40" in person.one(".queues tbody").text
 
 
+def test_what_fits_is_what_was_free_at_the_turn_of_the_job(person: Person, url: str) -> None:
+    """Jobs behind it got a part of that: the page says why its numbers differ from what is free."""
+    person.open(url)
+    person.sign_in(stage.ADMIN)
+    assert person.one(".free .figure").text == "8 of 80 CPUs free"
+    assert "8 of 16 fit" in person.one(".next").text, "16 CPUs were free"
+    assert "What fits is counted at each job's turn" in person.one(".next").text
+    person.go("job/robotics/simulate-2-000a")
+    person.until(lambda: "What fits was counted at its turn" in person.one(".why").text)
+    person.go("job/robotics/too-much-0008")
+    person.until(lambda: "larger than any node" in person.one(".why").text)
+    assert "What fits" not in person.one(".why").text
+
+
+def test_a_name_that_says_it_all_stands_once(person: Person) -> None:
+    """Namespaces are named where queues have other names."""
+    found = clusters.three_queues(time.time())
+    found += clusters.job("lab", "probe", 64, queue="vision", created=time.time())
+    with stage.served(Stage(found)) as url:
+        person.open(url)
+        person.sign_in(stage.ADMIN)
+        assert "queue speech, 16 CPUs, 4 pods" in person.one(".next").text
+        assert "speech, queue speech" not in person.one(".next").text
+        person.go("jobs")
+        person.until(lambda: "lab, queue vision" in person.one(".jobs").text)
+        assert "speech, queue speech" not in person.one(".jobs").text
+
+
+def test_thousands_are_apart(person: Person) -> None:
+    """In numbers, and in texts of amounts; what isn't before the unit stays."""
+    with stage.served(Stage(clusters.racks(time.time()))) as url:
+        person.open(url)
+        shown = person.driver.execute_async_script(
+            "const [given, done] = arguments;"
+            "import('./format.js').then((found) => done(given.map(found.grouped)))",
+            [0, 999, 1000, 1234567, "14864Gi", "1600.125", "999.1234", "0.0001", "none"],
+        )
+        assert shown[:5] == ["0", "999", "1,000", "1,234,567", "14,864Gi"]
+        assert shown[5:] == ["1,600.125", "999.1234", "0.0001", "none"]
+        person.sign_in(stage.ADMIN)
+        person.until(lambda: "1,600 of 2,688 free" in person.one(".free").text)
+        person.go("nodes?resource=cpu")
+        person.until(lambda: "1,600 of 2,688 CPUs free" in person.one(".map").text)
+
+
+def test_wide_windows_have_something_in_each_column(person: Person, url: str) -> None:
+    """Charts stand in the third one, and pods beside the reason why their job waits."""
+    person.open(url, 2200)
+    person.sign_in(stage.ADMIN)
+    assert person.one(".fairness").location["x"] > person.one(".waiting").location["x"]
+    person.resize(1600, 1000)
+    person.until(lambda: person.one(".fairness").location["x"] == person.one(".free").location["x"])
+    person.go("job/robotics/too-much-0008")
+    person.until(lambda: person.many(".pods tbody tr"))
+    assert person.one(".pods").location["x"] > person.one(".why").location["x"]
+    person.go("job/robotics/simulate-1-000a")
+    person.until(lambda: person.many(".pods tbody tr"))
+    assert person.one(".pods").location["x"] < person.one(".decisions").location["x"]
+
+
 def test_a_queue_has_one_colour_from_the_start(person: Person) -> None:
     """In the table as in the chart, also if it holds none of what counts most."""
     made = Stage(clusters.racks(time.time()))
@@ -308,6 +368,7 @@ def test_the_bar_at_the_top_stays_one_row_on_a_phone(person: Person, url: str) -
     person.sign_in(stage.TENANT)
     brand, out = (person.one(each).rect for each in (".brand", "#sign-out"))
     assert abs(brand["y"] + brand["height"] / 2 - out["y"] - out["height"] / 2) < 8
+    assert person.one("#connection").rect["height"] < 30, "in one line"
     assert person.overflow() == 0
     title = person.one("#visitor-name").get_attribute("title")
     assert str(title).endswith(":robotics:lab")
@@ -450,6 +511,7 @@ def test_the_history_has_use_waits_and_jobs_of_the_past(
         person.go("job/vision/run-13")
         person.until(lambda: "this is what the history has" in person.one(".about").text)
         assert "Completed" in person.one(".about h1").text
+        assert person.one("#views [aria-current]").text == "History", "as its crumbs say"
         person.go("queue/vision")
         person.until(lambda: person.many(".view-queue .usage path"))
 
@@ -623,10 +685,10 @@ def test_five_thousand_jobs_are_a_few_pages(person: Person) -> None:
         person.go("queues")
         person.until(lambda: "1 to 50 of 200" in person.one(".pages").text)
         person.go("jobs")
-        person.until(lambda: "1 to 50 of 4" in person.one(".pages").text)
+        person.until(lambda: "1 to 50 of 4," in person.one(".pages").text)
         assert len(person.many("tbody tr")) == 50
         person.one(".pages [data-part=after]").send_keys(Keys.ENTER)
-        person.until(lambda: "51 to 100 of 4" in person.one(".pages").text)
+        person.until(lambda: "51 to 100 of 4," in person.one(".pages").text)
         person.one("[aria-label=Queue]").send_keys("team-007")
         person.until(lambda: len(person.many("tbody tr")) == 25)
         assert person.overflow() == 0

@@ -4,7 +4,7 @@ import { element, empty, fillWith, link, shape } from "./dom.js";
 import { kindOf, meet, slotOf } from "./colors.js";
 import { toQueue } from "./route.js";
 import { niceStep } from "./area.js";
-import { unless } from "./format.js";
+import { grouped, unless } from "./format.js";
 
 const HEIGHT = 190;
 const LEFT = 34;
@@ -103,6 +103,6 @@ function lines(found) {
     );
   });
   const others = found.count - items.length;
-  if (others > 0) items.push(element("li", {}, `${others} more ${others === 1 ? "is" : "are"} nearer to what ${others === 1 ? "it deserves" : "they deserve"}`));
+  if (others > 0) items.push(element("li", {}, `${grouped(others)} more ${others === 1 ? "is" : "are"} nearer to what ${others === 1 ? "it deserves" : "they deserve"}`));
   return element("ul", { class: "lines", "aria-label": "Shares now" }, items);
 }

@@ -1,5 +1,7 @@
 // Elements are made from text only: what comes from a cluster never becomes markup.
 
+import { grouped } from "./format.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 export function element(tag, attributes = {}, ...children) {
@@ -161,7 +163,7 @@ export function pager(parent, offset, shown, count, go) {
   after.disabled = offset + shown >= count;
   before.onclick = () => go(-1);
   after.onclick = () => go(1);
-  text.textContent = `${offset + 1} to ${offset + shown} of ${count}`;
+  text.textContent = `${grouped(offset + 1)} to ${grouped(offset + shown)} of ${grouped(count)}`;
 }
 
 // The pattern for what is borrowed, which all bars share.

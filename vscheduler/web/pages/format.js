@@ -54,6 +54,9 @@ export function keepAges() {
   }, 1000);
 }
 
+// A number, or the text of an amount, with its thousands apart: 12,000 or 14,864Gi.
+export const grouped = (value) => String(value).replace(/^\d{4,}/, (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ","));
+
 const BYTES = /^(memory|ephemeral-storage|storage|hugepages-)/;
 const UNITS = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
 
@@ -64,7 +67,7 @@ export function quantity(name, value) {
     size /= 1024;
     power += 1;
   }
-  return `${Number(size.toFixed(size < 100 ? 2 : 0))}${UNITS[power]}`;
+  return grouped(`${Number(size.toFixed(size < 100 ? 2 : 0))}${UNITS[power]}`);
 }
 
 // What people call a resource, such as GPUs, CPUs or memory, and a single one of it.
@@ -84,7 +87,7 @@ export const unless = (about, sentence) => (about.instance.leads ? sentence : "O
 // Names of service accounts without their prefix.
 export const accountOf = (user) => user.replace(/^system:serviceaccount:([^:]+):([^:]+)$/, "$1/$2");
 
-export const count = (number, one, more = `${one}s`) => `${number} ${number === 1 ? one : more}`;
+export const count = (number, one, more = `${one}s`) => `${grouped(number)} ${number === 1 ? one : more}`;
 
 // NotEnoughResources → Not enough resources
 export function words(code) {

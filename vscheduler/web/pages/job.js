@@ -2,16 +2,17 @@
 
 import { cell, command as commandOf, definitions, element, empty, fillWith, link, panel, reconcile, row, table } from "./dom.js";
 import { Refused, get } from "./api.js";
-import { ageSince, clock, count, moment, words } from "./format.js";
+import { ageSince, clock, count, grouped, moment, words } from "./format.js";
 import { list as decisionList } from "./decisions.js";
 import { toNode, toQueue } from "./route.js";
 import { ofJob } from "./usage.js";
-import { startOf, whyOf } from "./jobs.js";
+import { countsWhatFits, startOf, whyOf } from "./jobs.js";
 
 const REMEDIES_MS = 150000;
 export const needs = ["jobs", "decisions"];
 export const heads = true; // its heading is the name
 export const title = ([namespace, name]) => `${name} in ${namespace}`;
+export const part = (found) => (found?.past ? "history" : "jobs");
 
 let parts = null;
 let remedies = null;
@@ -26,11 +27,10 @@ export function enter(root, { names }) {
   const pods = panel("pods", "Pods");
   const log = panel("decisions", "Latest decisions");
   parts = { facts, why, help, pods, log, names };
-  root.append(
-    facts,
-    element("div", { class: "column first" }, why.whole, help.whole, pods.whole),
-    element("div", { class: "column second" }, log.whole),
-  );
+  const first = element("div", { class: "column first" }, why.whole, help.whole);
+  const second = element("div", { class: "column second" }, log.whole);
+  parts.columns = [first, second];
+  root.append(facts, first, second);
 }
 
 export async function load({ names }) {
@@ -46,12 +46,20 @@ export function show(root, job, { names }) {
   const waits = Boolean(job.waitingSince);
   for (const part of [parts.why, parts.help]) part.whole.hidden = !waits;
   for (const part of [parts.pods, parts.log]) part.whole.hidden = Boolean(job.problem);
+  standBeside(parts.pods.whole, waits);
   fillWith(parts.facts, job, () => (job.problem ? gone(names, job) : facts(job)));
   if (job.problem) return;
   fillWith(parts.why.body, [job.message, job.place, job.startsBy], () => why(job));
   help(job);
   pods(parts.pods.body, job);
   decisionList(parts.log.body, job.history, "Nothing was decided about it lately.");
+}
+
+// Pods stand beside the reason why the job waits, and first where there is none.
+function standBeside(pods, waits) {
+  const [first, second] = parts.columns;
+  const place = waits ? second : first;
+  if (pods.parentNode !== place) place.prepend(pods);
 }
 
 function gone([namespace, name], { problem, past }) {
@@ -62,7 +70,7 @@ function gone([namespace, name], { problem, past }) {
     ["Queue", link(toQueue(past.queue), past.queue)],
     ["Namespace", past.namespace],
     ["PodGroup", past.podGroup],
-    ["Pods", String(past.pods)],
+    ["Pods", grouped(past.pods)],
     ...(past.user ? [["User", past.user]] : []),
     ...[["Created", past.created], ["Started", past.started], ["Finished", past.finished]]
       .filter(([, time]) => time)
@@ -80,13 +88,13 @@ function gone([namespace, name], { problem, past }) {
 function facts(job) {
   const waits = Boolean(job.waitingSince);
   const state = waits ? "Waiting" : job.state;
-  const amounts = Object.entries(job.amounts).map(([name, each]) => `${each.text} ${name}`);
+  const amounts = Object.entries(job.amounts).map(([name, each]) => `${grouped(each.text)} ${name}`);
   const since = waits ? job.waitingSince : job.created;
   const shown = [
     ["Queue", link(toQueue(job.queue), job.queue)],
     ["Namespace", job.namespace],
     ["PodGroup", job.podGroup],
-    ["Pods", `${job.pods.running} of ${job.pods.total} run; ${job.pods.minimum} must start together`],
+    ["Pods", `${grouped(job.pods.running)} of ${grouped(job.pods.total)} run; ${grouped(job.pods.minimum)} must start together`],
     [waits ? "Asks for" : job.pods.running < job.pods.total ? "Has and asks for" : "Has", amounts.join(", ") || "nothing"],
     [waits ? "Waiting" : "Age", element("span", { "data-since": since, title: moment(since) }, ageSince(since))],
     ...(job.domain ? [["In the network", job.domain]] : []),
@@ -108,6 +116,9 @@ function why(job) {
   const made = [];
   if (job.reason) made.push(element("p", { class: "headline" }, words(job.reason)));
   made.push(element("p", { class: "message" }, job.message ?? whyOf(job)));
+  if (countsWhatFits(job)) {
+    made.push(element("p", { class: "sub" }, "What fits was counted at its turn in the last cycle; jobs behind it may have started in that room."));
+  }
   if (job.place) made.push(element("p", {}, `Place in line: ${job.place.sentence}.`));
   if (job.startsBy) made.push(element("p", {}, startOf(job)));
   return [element("div", { class: "text" }, made)];

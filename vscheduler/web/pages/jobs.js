@@ -3,7 +3,7 @@
 
 import { cell, choice, element, empty, fillWith, link, pager, panel, reconcile, row, searchField, table } from "./dom.js";
 import * as route from "./route.js";
-import { ageSince, called, count, moment, seenBy, unless, words } from "./format.js";
+import { ageSince, called, count, grouped, moment, seenBy, unless, words } from "./format.js";
 import { get } from "./api.js";
 
 const PAGE = 50;
@@ -45,7 +45,7 @@ export function show(root, found, { about, query, reload }) {
   for (const input of parts.states.querySelectorAll("input")) {
     const number = found.states[input.value];
     const text = STATES.find(([value]) => value === input.value)[1];
-    input.nextElementSibling.textContent = number === undefined ? text : `${text} ${number}`;
+    input.nextElementSibling.textContent = number === undefined ? text : `${text} ${grouped(number)}`;
     input.checked = input.value === state;
   }
   byReason(found.reasons, query, state);
@@ -71,7 +71,7 @@ function byReason(reasons, query, state) {
     const chosen = query.reason === reason && reason !== "";
     const press = () => parts.change({ reason: chosen ? "" : reason });
     const attributes = { type: "button", "aria-pressed": String(chosen), "data-part": reason, click: press };
-    return element("li", {}, element("button", attributes, `${words(reason)} `, element("strong", {}, String(jobs))));
+    return element("li", {}, element("button", attributes, `${words(reason)} `, element("strong", {}, grouped(jobs))));
   };
   fillWith(parts.reasons, [shown, query.reason], () => shown.filter((each) => each.reason).map(one));
 }
@@ -103,7 +103,7 @@ function rowOf({ job, kind, resource, all }) {
   const name = cell(
     { class: "job" },
     link(route.toJob(job), job.workload),
-    element("span", { class: "sub" }, `${job.namespace}, queue `, link(route.toQueue(job.queue), job.queue)),
+    element("span", { class: "sub" }, whereOf(job)),
   );
   const pods = cell({ class: "number", "data-title": "pods" }, ...podsOf(job));
   const amount = cell({ class: "number", "data-title": kind === "waiting" ? "asks for" : "has" }, ...amountOf(job, resource));
@@ -113,7 +113,7 @@ function rowOf({ job, kind, resource, all }) {
     return row({}, name, pods, amount, cell({ class: "number", "data-title": "age" }, since, state), nodesOf(job));
   }
   const place = job.place
-    ? [String(job.place.overall), element("span", { class: "sub aside" }, `${job.place.inQueue} of ${job.place.ofQueue} in queue`)]
+    ? [grouped(job.place.overall), element("span", { class: "sub aside" }, `${grouped(job.place.inQueue)} of ${grouped(job.place.ofQueue)} in queue`)]
     : ["–"];
   const since = element("span", { "data-since": job.waitingSince }, ageSince(job.waitingSince));
   const promise = job.startsBy ? [element("span", { class: "sub" }, `starts by ${moment(job.startsBy)}`)] : [];
@@ -128,13 +128,21 @@ function rowOf({ job, kind, resource, all }) {
   );
 }
 
+// Namespace and queue of a job; often they have the same name.
+export function whereOf(job) {
+  return [`${job.namespace === job.queue ? "" : `${job.namespace}, `}queue `, link(route.toQueue(job.queue), job.queue)];
+}
+
 // How many pods run, and how many have to start together unless it is all of them.
 function podsOf({ pods }) {
-  const least = pods.minimum === pods.total ? null : element("span", { class: "sub aside" }, `at least ${pods.minimum}`);
-  return [`${pods.running} of ${pods.total}`, least];
+  const least = pods.minimum === pods.total ? null : element("span", { class: "sub aside" }, `at least ${grouped(pods.minimum)}`);
+  return [`${grouped(pods.running)} of ${grouped(pods.total)}`, least];
 }
 
 export const startOf = (job) => `Starts by ${moment(job.startsBy)} if running pods end by their limits.`;
+
+// Whether the reason says how many of its pods fit: jobs behind it may have got what was free then.
+export const countsWhatFits = (job) => job.reason === "NotEnoughResources";
 
 export function whyOf(job) {
   if (job.short) return job.short;
@@ -144,7 +152,7 @@ export function whyOf(job) {
 function amountOf(job, resource) {
   const name = job.amounts[resource] ? resource : "cpu";
   const found = job.amounts[name];
-  return found ? [found.text, element("span", { class: "sub" }, called(name))] : ["–"];
+  return found ? [grouped(found.text), element("span", { class: "sub" }, called(name))] : ["–"];
 }
 
 function nodesOf(job) {
@@ -154,7 +162,7 @@ function nodesOf(job) {
     element("li", {}, link(route.toNode(each.name), each.pods === 1 ? each.name : `${each.name} ×${each.pods}`)),
   );
   if (nodes.count > chips.length) {
-    chips.push(element("li", {}, link(route.address("nodes", [], { search: job.podGroup }), `and ${nodes.count - chips.length} more`)));
+    chips.push(element("li", {}, link(route.address("nodes", [], { search: job.podGroup }), `and ${grouped(nodes.count - chips.length)} more`)));
   }
   return cell({ class: "node-list" }, element("ul", { class: "chips" }, chips));
 }

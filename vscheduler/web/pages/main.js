@@ -18,7 +18,6 @@ const FIRST_PAUSE = 1000;
 const LONGEST_PAUSE = 30000;
 const SIGN_IN = "sign-in=";
 const VIEWS = { overview, jobs, job, queues, queue, nodes, history: history_, decisions };
-const PART_OF = { job: "jobs", queue: "queues" };
 
 let source = null;
 let pause = FIRST_PAUSE;
@@ -66,14 +65,19 @@ function enter() {
   byId("view").replaceChildren(root);
   if (!made?.heads) root.append(element("h1", { class: "hidden" }, made ? made.title(names) : "No such view"));
   shown = { key, view: made, root };
-  for (const link of byId("views").querySelectorAll("a")) {
-    const mine = link.getAttribute("href").slice(2) || "overview";
-    if (mine === (PART_OF[view] ?? view)) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
+  mark(made?.part?.(null) ?? view);
   document.title = [...(made ? [made.title(names)] : []), "vscheduler"].join(" - ");
   if (!made) root.append(element("section", { class: "panel" }, empty("There is no such view.")));
   else made.enter?.(root, { names, query: route.current().query, reload: load });
+}
+
+// Marks the link to a view, or to the one that it is a part of.
+function mark(name) {
+  for (const link of byId("views").querySelectorAll("a")) {
+    const mine = link.getAttribute("href").slice(2) || "overview";
+    if (mine === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
 }
 
 // Loads the view. What is asked for meanwhile is loaded next.
@@ -104,7 +108,9 @@ async function fillView(about) {
   const { root, view } = shown;
   const { names, query } = route.current();
   const found = view ? await view.load({ names, query }) : null;
-  if (view && shown?.root === root) view.show(root, found, { about, names, query, reload: load });
+  if (!view || shown?.root !== root) return;
+  view.show(root, found, { about, names, query, reload: load });
+  if (view.part) mark(view.part(found));
 }
 
 function take(fresh) {

@@ -2,7 +2,7 @@
 // Below it are the same nodes as a table.
 
 import { cell, element, empty, fillWith, link, pager, panel, reconcile, row, searchField, shape, table } from "./dom.js";
-import { called, count, quantity, seenBy, unless } from "./format.js";
+import { called, count, grouped, quantity, seenBy, unless } from "./format.js";
 import { get } from "./api.js";
 import * as route from "./route.js";
 import { kindOf, meet, slotOf } from "./colors.js";
@@ -126,7 +126,7 @@ function summary(found, at, resource, without) {
       "p",
       { class: "figure" },
       element("strong", {}, quantity(resource, sum(free))),
-      ` of ${quantity(resource, sum(total))} ${unit} free on ${on} of ${count(total.length, "node")}`,
+      ` of ${quantity(resource, sum(total))} ${unit} free on ${grouped(on)} of ${count(total.length, "node")}`,
     ),
   ];
   const discrete = Math.max(...total) <= CELLS_MAX && free.every(Number.isInteger);
@@ -155,7 +155,7 @@ function histogram(free, total, most, unit) {
   const highest = Math.max(...counts);
   const bars = counts.map((number, size) => {
     const height = (100 * number) / highest;
-    const label = element("span", { class: "number" }, String(number));
+    const label = element("span", { class: "number" }, grouped(number));
     const column = shape("svg", { class: "column-bar", "aria-hidden": "true" }, shape("rect", { class: size ? "unused" : "hue-0", width: "100%", height: `${height}%`, y: `${100 - height}%` }));
     return element("li", {}, label, column, element("span", { class: "sub" }, String(size)));
   });
@@ -421,7 +421,7 @@ function details(found, query, seen) {
           {},
           cell({ class: "job" }, link(route.toJob(job), job.workload), element("span", { class: "sub" }, job.namespace)),
           cell({ "data-title": "queue" }, element("span", { class: `swatch ${kindOf(job.queue)}`, "aria-hidden": "true" }), link(route.toQueue(job.queue), job.queue)),
-          cell({ class: "number", "data-title": "pods" }, String(job.pods)),
+          cell({ class: "number", "data-title": "pods" }, grouped(job.pods)),
           ...job.amounts.map((value, at) => cell({ class: "number", "data-title": called(found.resources[at]) }, quantity(found.resources[at], value))),
         ),
       ),

@@ -3,11 +3,11 @@
 import { cell, command, element, empty, fillWith, link, panel, reconcile, row, shape, table } from "./dom.js";
 import { kindOf, slotOf } from "./colors.js";
 import { address, toJob, toQueue } from "./route.js";
-import { ageSince, called, count, now, quantity, seenBy, unless, words } from "./format.js";
+import { ageSince, called, count, grouped, now, quantity, seenBy, unless, words } from "./format.js";
 import { get } from "./api.js";
 import * as chart from "./chart.js";
 import * as decisions from "./decisions.js";
-import { startOf, whyOf } from "./jobs.js";
+import { countsWhatFits, startOf, whereOf, whyOf } from "./jobs.js";
 import { bar, meetHolders, noQueues, scaleOf, shareOf } from "./queues.js";
 
 const QUEUES = 10;
@@ -18,6 +18,8 @@ export const title = () => "Overview";
 
 let parts = null;
 
+const wide = matchMedia("(min-width: 1750px)");
+
 export function enter(root) {
   const free = panel("free", "Free now");
   const waiting = panel("waiting", "What waits, and why", [link("#/jobs", "All jobs")]);
@@ -26,12 +28,23 @@ export function enter(root) {
   const fairness = panel("fairness", "Fairness over the last hour");
   const log = panel("decisions", "Latest decisions", [link("#/decisions", "All decisions")]);
   const column = (kind, ...panels) => element("div", { class: `column ${kind}` }, panels.map((each) => each.whole));
-  const columns = [column("first", free, queues, fairness), column("second", waiting, next), column("third", log)];
+  const columns = [column("first", free, queues), column("second", waiting, next), column("third", log)];
   const nothing = panel("nothing", "Nothing that you may see yet");
   nothing.whole.hidden = true;
   parts = { free, waiting, next, queues, fairness, log, nothing, columns };
   root.append(nothing.whole, ...columns);
+  placeFairness();
 }
+
+// The chart stands where there is room for it: in the third column, if there is one.
+function placeFairness() {
+  const [first, , third] = parts.columns;
+  (wide.matches ? third : first).append(parts.fairness.whole);
+}
+
+wide.addEventListener("change", () => {
+  if (parts) placeFairness();
+});
 
 // What somebody needs who may see neither queues nor any job.
 function nothingToSee(user) {
@@ -100,7 +113,7 @@ function freeNow(about, holders, number) {
     element(
       "div",
       { class: "lead" },
-      element("p", { class: "figure" }, element("strong", {}, main.free.text), ` of ${main.total.text} ${unit} free`),
+      element("p", { class: "figure" }, element("strong", {}, grouped(main.free.text)), ` of ${grouped(main.total.text)} ${unit} free`),
       element("p", { class: "sub" }, said),
     ),
     stack(pieces, main.total.value),
@@ -168,7 +181,7 @@ function meter(resource) {
     {},
     element("span", { class: "name" }, resource.name),
     stack(pieces, resource.total.value),
-    element("span", { class: "number" }, element("strong", {}, resource.free.text), ` of ${resource.total.text} free`),
+    element("span", { class: "number" }, element("strong", {}, grouped(resource.free.text)), ` of ${grouped(resource.total.text)} free`),
   );
 }
 
@@ -178,7 +191,7 @@ function whyWaiting(jobs, about) {
     "ul",
     { class: "tally" },
     [["waiting", waiting, waiting === 1 ? "waits" : "wait"], ["running", running, running === 1 ? "runs" : "run"], ["finished", finished, "finished"]].map(
-      ([state, number, verb]) => element("li", {}, link(address("jobs", [], { state }), element("strong", {}, String(number)), ` ${verb}`)),
+      ([state, number, verb]) => element("li", {}, link(address("jobs", [], { state }), element("strong", {}, grouped(number)), ` ${verb}`)),
     ),
   );
   if (about.visitor.namespaces?.length) tally.append(element("li", { class: "sub" }, `in ${scopeOf(about.visitor.namespaces)}`));
@@ -196,7 +209,7 @@ function whyWaiting(jobs, about) {
         ? link(address("jobs", [], { reason: each.reason }), words(each.reason))
         : element("span", {}, words("")),
       share(each.jobs / most),
-      element("span", { class: "number" }, String(each.jobs)),
+      element("span", { class: "number" }, grouped(each.jobs)),
     ),
   );
   return [tally, element("ul", { class: "reasons" }, reasons)];
@@ -213,22 +226,24 @@ function next(body, jobs, main, about) {
     body.replaceChildren(empty(unless(about, "The line is empty.")));
     return;
   }
-  let list = body.firstElementChild;
-  if (!list?.matches(".line-up")) {
+  let list = body.querySelector(".line-up");
+  if (!list) {
     list = element("ol", { class: "line-up" });
-    body.replaceChildren(list);
+    const note = "What fits is counted at each job's turn; what is free, after the turns of all jobs.";
+    body.replaceChildren(list, element("p", { class: "sub more-jobs" }, note));
   }
+  body.lastElementChild.hidden = !jobs.jobs.some(countsWhatFits);
   reconcile(list, jobs.jobs.map((job) => ({ job, main })), ({ job }) => `${job.namespace}/${job.podGroup}`, nextOne);
 }
 
 function nextOne({ job, main }) {
   const amount = job.amounts[main] ?? job.amounts.cpu;
   const unit = job.amounts[main] ? called(main) : "CPUs";
-  const about = [`queue ${job.queue}`, ...(amount ? [`${amount.text} ${unit}`] : []), count(job.pods.total || job.pods.minimum, "pod")];
+  const about = [...(amount ? [`${grouped(amount.text)} ${unit}`] : []), count(job.pods.total || job.pods.minimum, "pod")];
   return element(
     "li",
     {},
-    element("span", { class: "place" }, job.place ? String(job.place.overall) : "–"),
+    element("span", { class: "place" }, job.place ? grouped(job.place.overall) : "–"),
     element(
       "div",
       {},
@@ -238,7 +253,7 @@ function nextOne({ job, main }) {
         link(toJob(job), job.workload),
         element("span", { class: "since", "data-since": job.waitingSince, title: "waiting" }, ageSince(job.waitingSince)),
       ),
-      element("p", { class: "sub" }, [job.namespace, ...about].join(", ")),
+      element("p", { class: "sub" }, whereOf(job), ", ", about.join(", ")),
       element("p", {}, job.startsBy ? startOf(job) : whyOf(job)),
     ),
   );
@@ -266,7 +281,7 @@ function queueList(body, found, main, about) {
 
 function queueRow({ queue, scale, main }) {
   const figure = queue.resources[main];
-  const deserves = figure?.deserves?.value > 0 ? element("span", { class: "sub" }, `deserves ${figure.deserves.text}`) : null;
+  const deserves = figure?.deserves?.value > 0 ? element("span", { class: "sub" }, `deserves ${grouped(figure.deserves.text)}`) : null;
   return row(
     {},
     cell(
@@ -276,13 +291,13 @@ function queueRow({ queue, scale, main }) {
       queue.state === "Open" ? null : element("span", { class: "sub" }, queue.state),
     ),
     cell({ class: "bar-cell" }, bar(figure, scale)),
-    cell({ class: "number", "data-title": "has" }, figure?.has.text ?? "0", deserves),
-    cell({ class: "number", "data-title": "wants" }, figure?.wants.text ?? "0"),
+    cell({ class: "number", "data-title": "has" }, grouped(figure?.has.text ?? "0"), deserves),
+    cell({ class: "number", "data-title": "wants" }, grouped(figure?.wants.text ?? "0")),
     cell({ class: "number", "data-title": "share" }, ...shareOf(queue, main)),
     cell(
       { class: "number", "data-title": "jobs" },
-      `${queue.jobs.running} run`,
-      element("span", { class: "sub" }, `${queue.jobs.waiting} wait`),
+      `${grouped(queue.jobs.running)} run`,
+      element("span", { class: "sub" }, `${grouped(queue.jobs.waiting)} wait`),
     ),
   );
 }

@@ -6,7 +6,7 @@ import { Refused, get } from "./api.js";
 import { address, toJob, toQueue } from "./route.js";
 import { kindOf, meet } from "./colors.js";
 import { bar, largestOf, legend, list as queueList } from "./queues.js";
-import { called, count, now } from "./format.js";
+import { called, count, grouped, now } from "./format.js";
 import { list as jobList } from "./jobs.js";
 import { ofQueue } from "./usage.js";
 import * as area from "./area.js";
@@ -17,6 +17,7 @@ const KEPT_SECONDS = 60;
 export const needs = ["queues", "jobs", "fairness"];
 export const heads = true; // its heading is the name
 export const title = ([name]) => `Queue ${name}`;
+export const part = () => "queues";
 
 let parts = null;
 let week = null;
@@ -97,7 +98,7 @@ function facts(queue) {
     ["State", queue.state],
     ["Weight", String(queue.weight)],
     ["Share", shareOf(queue)],
-    ["Jobs", `${queue.jobs.running} run, ${queue.jobs.waiting} wait`],
+    ["Jobs", `${grouped(queue.jobs.running)} run, ${grouped(queue.jobs.waiting)} wait`],
   ];
   const above = queue.above.flatMap((each) => [" / ", link(toQueue(each), each)]);
   return [
@@ -119,14 +120,14 @@ function amounts(body, queue) {
   const items = queue.names.filter((name) => queue.resources[name]).map((name) => ({ name, figure: queue.resources[name] }));
   reconcile(whole.querySelector("tbody"), items, (item) => item.name, ({ name, figure }) => {
     const most = Math.max(figure.has.value, figure.wants.value, figure.deserves?.value ?? 0) || 1;
-    const borrowed = figure.borrowed?.value > 0 ? [element("span", { class: "sub over" }, `${figure.borrowed.text} borrowed`)] : [];
+    const borrowed = figure.borrowed?.value > 0 ? [element("span", { class: "sub over" }, `${grouped(figure.borrowed.text)} borrowed`)] : [];
     return row(
       {},
       cell({ class: "queue name" }, name),
       cell({ class: "bar-cell" }, bar(figure, most * 1.04)),
-      cell({ class: "number", "data-title": "has" }, figure.has.text, borrowed),
-      cell({ class: "number", "data-title": "deserves" }, figure.deserves?.text ?? "–"),
-      cell({ class: "number", "data-title": "wants" }, figure.wants.text),
+      cell({ class: "number", "data-title": "has" }, grouped(figure.has.text), borrowed),
+      cell({ class: "number", "data-title": "deserves" }, grouped(figure.deserves?.text ?? "–")),
+      cell({ class: "number", "data-title": "wants" }, grouped(figure.wants.text)),
     );
   });
 }

@@ -2,7 +2,7 @@
 
 import { cell, choice, element, empty, fillWith, link, pager, panel, reconcile, row, searchField, shape, table } from "./dom.js";
 import { kindOf, meet } from "./colors.js";
-import { called, unless } from "./format.js";
+import { called, grouped, unless } from "./format.js";
 import { get } from "./api.js";
 import { change, toQueue } from "./route.js";
 
@@ -117,8 +117,8 @@ function rowOf({ queue, scale, resource }) {
   const borrowed = valueOf(figure, "borrowed");
   const about = [`weight ${queue.weight}`];
   if (queue.state !== "Open") about.unshift(queue.state);
-  const has = [figure?.has.text ?? "0"];
-  if (borrowed > 0) has.push(element("span", { class: "sub over" }, `${figure.borrowed.text} borrowed`));
+  const has = [grouped(figure?.has.text ?? "0")];
+  if (borrowed > 0) has.push(element("span", { class: "sub over" }, `${grouped(figure.borrowed.text)} borrowed`));
   const share = shareOf(queue, resource);
   return row(
     queue.inner ? { class: "inner" } : {},
@@ -134,11 +134,11 @@ function rowOf({ queue, scale, resource }) {
     ),
     cell({ class: "bar-cell" }, bar(figure, scale)),
     cell({ class: "number", "data-title": "has" }, ...has),
-    cell({ class: "number", "data-title": "deserves" }, figure?.deserves?.text ?? "–"),
-    cell({ class: "number", "data-title": "wants" }, figure?.wants.text ?? "0"),
+    cell({ class: "number", "data-title": "deserves" }, grouped(figure?.deserves?.text ?? "–")),
+    cell({ class: "number", "data-title": "wants" }, grouped(figure?.wants.text ?? "0")),
     cell({ class: "number", "data-title": "share", title: "has ÷ deserves, of the resource with the largest" }, ...share),
-    cell({ class: "number", "data-title": "waiting" }, String(queue.jobs.waiting)),
-    cell({ class: "number", "data-title": "running" }, String(queue.jobs.running)),
+    cell({ class: "number", "data-title": "waiting" }, grouped(queue.jobs.waiting)),
+    cell({ class: "number", "data-title": "running" }, grouped(queue.jobs.running)),
   );
 }
 

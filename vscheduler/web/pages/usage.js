@@ -3,9 +3,10 @@
 
 import { cell, choice, element, empty, fillWith, link, panel, reconcile, row, table } from "./dom.js";
 import { Refused, get } from "./api.js";
-import { age, called, moment, now, quantity, seenBy } from "./format.js";
+import { age, called, grouped, moment, now, quantity, seenBy } from "./format.js";
 import { change, toJob, toQueue } from "./route.js";
 import { kindOf, meet } from "./colors.js";
+import { whereOf } from "./jobs.js";
 import { chooseResource } from "./queues.js";
 import * as area from "./area.js";
 import * as chart from "./chart.js";
@@ -132,11 +133,11 @@ function reportRow(item) {
       item.by === "queue" && item.name ? link(toQueue(item.name), name) : name,
     ),
     cell({ class: "number", "data-title": item.title }, quantity(item.resource, hours(item.podSeconds[item.resource] ?? 0))),
-    cell({ class: "number", "data-title": "finished" }, String(item.finished)),
+    cell({ class: "number", "data-title": "finished" }, grouped(item.finished)),
     cell({ class: "number", "data-title": "median wait" }, wait(waits?.p50)),
     cell({ class: "number", "data-title": "90 % within" }, wait(waits?.p90)),
     cell({ class: "number", "data-title": "longest" }, wait(waits?.max)),
-    cell({ class: "number", "data-title": "evicted" }, String(item.evictions.pods)),
+    cell({ class: "number", "data-title": "evicted" }, grouped(item.evictions.pods)),
   );
 }
 
@@ -172,15 +173,15 @@ function pastRow(job) {
     cell(
       { class: "job" },
       link(toJob(job), job.workload || job.podGroup),
-      element("span", { class: "sub" }, `${job.namespace}, queue `, link(toQueue(job.queue), job.queue)),
+      element("span", { class: "sub" }, whereOf(job)),
     ),
     cell({ "data-title": "user" }, job.user || "–"),
     cell({ "data-title": "state" }, job.state),
     cell({ class: "number", "data-title": "created" }, job.created ? moment(job.created) : "–"),
     cell({ class: "number", "data-title": "waited" }, job.waitSeconds === null || job.waitSeconds === undefined ? "–" : age(job.waitSeconds)),
     cell({ class: "number", "data-title": "ran" }, job.started ? age(ended - seconds(job.started)) : "–"),
-    cell({ class: "number", "data-title": "pods" }, String(job.pods)),
-    cell({ class: "number", "data-title": "evicted" }, String(job.evicted)),
+    cell({ class: "number", "data-title": "pods" }, grouped(job.pods)),
+    cell({ class: "number", "data-title": "evicted" }, grouped(job.evicted)),
   );
 }
 
