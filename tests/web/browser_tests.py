@@ -14,6 +14,7 @@ from tests.web import browsers, clusters, pasts, stage
 from tests.web.browsers import Person
 from tests.web.stage import Stage
 from vscheduler.cli.queue import queue_figures
+from vscheduler.model.decisions import Pipeline
 from vscheduler.web import access
 
 EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>\u202e\"'&"
@@ -327,6 +328,33 @@ def test_thousands_are_apart(person: Person) -> None:
         person.until(lambda: "1,600 of 2,688 free" in person.one(".free").text)
         person.go("nodes?resource=cpu")
         person.until(lambda: "1,600 of 2,688 CPUs free" in person.one(".map").text)
+
+
+def test_bars_tell_what_is_used_borrowed_and_reserved(person: Person) -> None:
+    """In the colour of the queue, hatched, and with a dashed line; they are in the key."""
+    now = time.time()
+    found = clusters.three_queues(now)
+    made = Stage(found, now)
+    with stage.served(made) as url:
+        person.open(url)
+        person.sign_in(stage.ADMIN)
+        for address in ("", "queues"):
+            person.go(address)
+            person.until(lambda: person.many(".queues tbody tr"))
+            parts = "return [...document.querySelectorAll('.queues tbody tr')].map((each) => ["
+            parts += "each.querySelector('a').innerText, "
+            parts += "each.querySelector('.swatch').classList[1], "
+            parts += "...[...each.querySelectorAll('.bar > rect')].map((one) => one.classList[0])])"
+            bars = {name: rest for name, *rest in person.driver.execute_script(parts)}
+            assert bars["vision"] == ["hue-1", "track", "hue-1", "borrowed"]
+            assert bars["speech"] == ["hue-2", "track", "wants", "hue-2"]
+            assert "reserved" in person.one(".queues > .legend").text
+        assert (person.overflow(), person.violations()) == (0, [])
+        waiting = next(job for job in made.taken.jobs if "simulate-2" in job.id).tasks
+        kept = tuple(Pipeline(task=task, node="worker-4") for task in waiting)
+        made.past.cycle(made.taken, replace(made.result, pipelined=kept))
+        person.until(lambda: "4 reserved" in person.one(".queues tbody").text)
+        assert person.many(".queues .bar .reserved")
 
 
 def test_wide_windows_have_something_in_each_column(person: Person, url: str) -> None:

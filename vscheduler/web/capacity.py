@@ -1,6 +1,7 @@
 """How much of each node is used, promised and free after a cycle. Pure."""
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -42,6 +43,8 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Held by pods that are being deleted."""
     reserved: Vector
     """Free, but promised to pods that start when the rest of their room is free."""
+    reserved_for: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
+    """The sums of `reserved` by the queues of these pods."""
     closed: Vector
     """Free, but on nodes that pods can't use."""
     free: Vector
@@ -71,9 +74,9 @@ def of(
     for bind in result.binds:
         if bind.node in rows:
             bound[rows[bind.node]] += space.present(bind.task.pod_class.request)
-    for task, node in _promises(snapshot, result):
-        if node in rows:
-            promised[rows[node]] += space.present(task.pod_class.request)
+    promises = [(task, rows[node]) for task, node in _promises(snapshot, result) if node in rows]
+    for task, row in promises:
+        promised[row] += space.present(task.pod_class.request)
     idle = np.maximum(nodes.allocatable - nodes.used - bound, 0)
     ending = np.minimum(nodes.releasing, nodes.used)
     ours = np.minimum(nodes.ours + bound, nodes.allocatable)
@@ -92,6 +95,7 @@ def of(
         others=others,
         ending=ending,
         reserved=reserved,
+        reserved_for=_by_queue(snapshot, promises, reserved),
         closed=idle - open_idle,
         free=open_idle - reserved,
         devices=node_devices.of(snapshot, problems),
@@ -114,6 +118,23 @@ def _promises(snapshot: Snapshot, result: CycleResult) -> Iterator[tuple[Task, s
                     yield task, nominated[task.uid]
     for reservation in result.carried.replacement_reservations:
         yield reservation.task, reservation.node
+
+
+def _by_queue(
+    snapshot: Snapshot, promises: Sequence[tuple[Task, int]], reserved: Vector
+) -> Mapping[str, Mapping[str, float]]:
+    """Return the sums of what is reserved by queue. Of what a node has, the first pods get most."""
+    if not promises:
+        return {}
+    queues = {job.id: job.queue for job in snapshot.jobs}
+    left = reserved.copy()
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for task, row in promises:
+        part = np.minimum(snapshot.space.present(task.pod_class.request), left[row])
+        left[row] -= part
+        amounts = zip(snapshot.space.names, part.tolist(), strict=True)
+        found[queues.get(task.job, "")].update({name: each for name, each in amounts if each})
+    return found
 
 
 def _problems(snapshot: Snapshot, result: CycleResult) -> tuple[str, ...]:

@@ -82,6 +82,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """None if no plugin computes shares."""
     wants: float
     """What its running and waiting pods ask for together."""
+    reserved: float = 0.0
+    """What is free, but kept for its pods that start when the rest of their room is free."""
 
     @property
     def borrowed(self) -> float:
@@ -287,9 +289,10 @@ class ViewMaker:
         if domains:
             said = {job: plain_text.shown(sentences.placed_in(at)) for job, at in domains.items()}
             placed = [replace(row, domain=said.get(row.key, "")) for row in placed]
+        room = capacity.of(taken, result, self._node_domains(taken), view.capacity)
         return replace(
             view,
-            queue_rows=_queue_rows(taken, result, rows),
+            queue_rows=_queue_rows(taken, result, rows, room),
             job_rows=tuple(sorted(placed, key=_turn)),
             by_key=by_key,
             namespaces=frozenset(job.namespace for job in by_key.values()),
@@ -299,7 +302,7 @@ class ViewMaker:
             total=result.total,
             wanted=_wanted(result.queues),
             binds=result.binds,
-            capacity=capacity.of(taken, result, self._node_domains(taken), view.capacity),
+            capacity=room,
         )
 
     def _job_rows(
@@ -423,7 +426,7 @@ def _instant(text: str) -> float:
 
 
 def _queue_rows(
-    snapshot: Snapshot, result: CycleResult, rows: Collection[JobRow]
+    snapshot: Snapshot, result: CycleResult, rows: Collection[JobRow], room: Capacity
 ) -> tuple[QueueRow, ...]:
     """Return all queues but root, which has no figures of its own."""
     tree = queues.tree(snapshot.queues, {})
@@ -432,6 +435,10 @@ def _queue_rows(
     for row in rows:
         for name in (*paths.get(row.queue, ()), row.queue):
             counts[name, row.standing] += 1
+    reserved: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for queue, amounts in room.reserved_for.items():
+        for name in (*paths.get(queue, ()), queue):
+            reserved[name].update(amounts)
     summed = queue_status.with_subtrees(result.queues, tree)
     found = [queue for queue in summed if queue.name != queues.ROOT]
     found.sort(key=lambda each: (*paths.get(each.name, ()), each.name))
@@ -442,7 +449,9 @@ def _queue_rows(
         for name, amount in amounts.items()
         if amount and name != resources.PODS
     }
-    return tuple(_queue_row(each, tree, result.excluded, counts, used) for each in found)
+    return tuple(
+        _queue_row(each, tree, result.excluded, counts, used, reserved[each.name]) for each in found
+    )
 
 
 def _queue_row(
@@ -451,6 +460,7 @@ def _queue_row(
     excluded: tuple[Exclusion, ...],
     counts: Mapping[tuple[str, str], int],
     used: Collection[str],
+    reserved: Mapping[str, float],
 ) -> QueueRow:
     """Return a queue with the amounts of resources that some queue uses or asks for."""
     entitlement, path = queue.entitlement, tree.paths.get(queue.name, ())
@@ -471,6 +481,7 @@ def _queue_row(
             has=has.get(name, 0.0),
             deserves=None if entitlement is None else deserved.get(name, 0.0),
             wants=wants.get(name, 0.0),
+            reserved=reserved.get(name, 0.0),
         )
         for name in ordered[:FIGURES_MAX]
     }

@@ -311,6 +311,8 @@ def _queue(row: QueueRow) -> Document:
 
 def _figure(name: str, figure: Figure) -> Document:
     made: Document = {"has": amount(name, figure.has), "wants": amount(name, figure.wants)}
+    if figure.reserved:
+        made["reserved"] = amount(name, figure.reserved)
     if figure.deserves is not None:
         made["deserves"] = amount(name, figure.deserves)
         made["borrowed"] = amount(name, figure.borrowed)

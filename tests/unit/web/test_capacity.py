@@ -1,3 +1,4 @@
+import asyncio
 import time
 
 import numpy as np
@@ -5,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.web import clusters
-from tests.web.stage import Stage
+from tests.web.stage import Stage, domains, everything, places
 from vscheduler.model.decisions import Bind, Pipeline
 from vscheduler.model.snapshot import Refused
 from vscheduler.web import capacity, documents
 from vscheduler.web.capacity import Capacity
+from vscheduler.web.cluster_view import ViewMaker
 
 NOW = time.time()
 
@@ -53,6 +55,32 @@ def test_parts_add_up_to_the_total() -> None:
     assert found.problems == ("", "", "its kubelet refused a pod: OutOfcpu")
     parts = [getattr(found, part) for part in documents.PARTS if part != "total"]
     assert np.array_equal(sum(parts), found.total)
+
+
+def test_what_is_reserved_is_of_the_queues_of_its_pods() -> None:
+    """With those above them; all together it is what nodes say."""
+    found = [clusters.node(f"n{at}", cpu="16", nvidia_gpu="4") for at in range(2)]
+    found += [clusters.queue("org"), *(clusters.queue(each, parent="org") for each in ("a", "b"))]
+    found += clusters.job("a", "first", 2, nvidia_gpu="3")
+    found += clusters.job("b", "second", 2, nvidia_gpu="3")
+    stage = Stage(found, NOW)
+    tasks = {job.queue: job.tasks for job in stage.taken.jobs}
+    kept = [(tasks["a"][0], "n0"), (tasks["b"][0], "n0"), (tasks["b"][1], "n1")]
+    pipelined = tuple(Pipeline(task=task, node=node) for task, node in kept)
+    result = replace(stage.result, binds=(), pipelined=pipelined)
+    amounts = {
+        name: each["nvidia.com/gpu"]
+        for name, each in capacity.of(stage.taken, result).reserved_for.items()
+    }
+    assert amounts == {"a": 3, "b": 4}, "n0 has 4, of which the first pod gets 3"
+    assert sum(gpus(capacity.of(stage.taken, result), "reserved")) == 7
+    stage.past.cycle(stage.taken, result)
+    view = ViewMaker(places, domains).make(asyncio.run(stage.look()))
+    shown = {
+        each["name"]: each["resources"]["nvidia.com/gpu"].get("reserved", {}).get("text")
+        for each in documents.queues(view, everything(), 0, 9)["queues"]
+    }
+    assert shown == {"org": "7", "a": "3", "b": "4"}
 
 
 def test_it_stays_the_same_object_while_nothing_changes() -> None:

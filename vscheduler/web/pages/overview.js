@@ -8,7 +8,7 @@ import { get } from "./api.js";
 import * as chart from "./chart.js";
 import * as decisions from "./decisions.js";
 import { countsWhatFits, startOf, whereOf, whyOf } from "./jobs.js";
-import { bar, meetHolders, noQueues, scaleOf, shareOf } from "./queues.js";
+import { bar, legend, meetHolders, noQueues, scaleOf, shareOf } from "./queues.js";
 
 const QUEUES = 10;
 const NEXT = 6;
@@ -25,6 +25,7 @@ export function enter(root) {
   const waiting = panel("waiting", "What waits, and why", [link("#/jobs", "All jobs")]);
   const next = panel("next", "Next in line");
   const queues = panel("queues", "Queues", [link("#/queues", "All queues")]);
+  queues.head.after(legend());
   const fairness = panel("fairness", "Fairness over the last hour");
   const log = panel("decisions", "Latest decisions", [link("#/decisions", "All decisions")]);
   const column = (kind, ...panels) => element("div", { class: `column ${kind}` }, panels.map((each) => each.whole));
@@ -282,6 +283,7 @@ function queueList(body, found, main, about) {
 function queueRow({ queue, scale, main }) {
   const figure = queue.resources[main];
   const deserves = figure?.deserves?.value > 0 ? element("span", { class: "sub" }, `deserves ${grouped(figure.deserves.text)}`) : null;
+  const reserved = figure?.reserved ? element("span", { class: "sub" }, `${grouped(figure.reserved.text)} reserved`) : null;
   return row(
     {},
     cell(
@@ -290,8 +292,8 @@ function queueRow({ queue, scale, main }) {
       link(toQueue(queue.name), queue.name),
       queue.state === "Open" ? null : element("span", { class: "sub" }, queue.state),
     ),
-    cell({ class: "bar-cell" }, bar(figure, scale)),
-    cell({ class: "number", "data-title": "has" }, grouped(figure?.has.text ?? "0"), deserves),
+    cell({ class: "bar-cell" }, bar(figure, scale, kindOf(queue.name))),
+    cell({ class: "number", "data-title": "has" }, grouped(figure?.has.text ?? "0"), deserves, reserved),
     cell({ class: "number", "data-title": "wants" }, grouped(figure?.wants.text ?? "0")),
     cell({ class: "number", "data-title": "share" }, ...shareOf(queue, main)),
     cell(

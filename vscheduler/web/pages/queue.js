@@ -117,15 +117,16 @@ function amounts(body, queue) {
     ]).whole;
     body.replaceChildren(whole);
   }
-  const items = queue.names.filter((name) => queue.resources[name]).map((name) => ({ name, figure: queue.resources[name] }));
-  reconcile(whole.querySelector("tbody"), items, (item) => item.name, ({ name, figure }) => {
+  const items = queue.names.filter((name) => queue.resources[name]).map((name) => ({ name, figure: queue.resources[name], kind: kindOf(queue.name) }));
+  reconcile(whole.querySelector("tbody"), items, (item) => item.name, ({ name, figure, kind }) => {
     const most = Math.max(figure.has.value, figure.wants.value, figure.deserves?.value ?? 0) || 1;
     const borrowed = figure.borrowed?.value > 0 ? [element("span", { class: "sub over" }, `${grouped(figure.borrowed.text)} borrowed`)] : [];
+    const reserved = figure.reserved ? [element("span", { class: "sub" }, `${grouped(figure.reserved.text)} reserved`)] : [];
     return row(
       {},
       cell({ class: "queue name" }, name),
-      cell({ class: "bar-cell" }, bar(figure, most * 1.04)),
-      cell({ class: "number", "data-title": "has" }, grouped(figure.has.text), borrowed),
+      cell({ class: "bar-cell" }, bar(figure, most * 1.04, kind)),
+      cell({ class: "number", "data-title": "has" }, grouped(figure.has.text), borrowed, reserved),
       cell({ class: "number", "data-title": "deserves" }, grouped(figure.deserves?.text ?? "–")),
       cell({ class: "number", "data-title": "wants" }, grouped(figure.wants.text)),
     );

@@ -70,6 +70,7 @@ export function legend() {
     { class: "legend", "aria-label": "Bars" },
     key("has", "has", whole),
     key("borrowed", "borrowed", whole),
+    key("reserved", "reserved", { x: 1, y: 1, width: 24, height: 10 }),
     key("wants", "wants", { x: 1, y: 1, width: 24, height: 10 }),
     key("deserves", "deserves", { x: 11.5, width: 3, height: "100%" }),
   );
@@ -106,7 +107,7 @@ export function scaleOf(queues, resource) {
   let most = 0;
   for (const queue of queues) {
     const figure = queue.resources[resource];
-    most = Math.max(most, valueOf(figure, "has"), valueOf(figure, "deserves"));
+    most = Math.max(most, valueOf(figure, "has") + valueOf(figure, "reserved"), valueOf(figure, "deserves"));
   }
   const wanted = Math.max(0, ...queues.map((queue) => valueOf(queue.resources[resource], "wants")));
   return Math.max(Math.min(wanted, most * 1.6), most * 1.04) || 1;
@@ -119,6 +120,7 @@ function rowOf({ queue, scale, resource }) {
   if (queue.state !== "Open") about.unshift(queue.state);
   const has = [grouped(figure?.has.text ?? "0")];
   if (borrowed > 0) has.push(element("span", { class: "sub over" }, `${grouped(figure.borrowed.text)} borrowed`));
+  if (figure?.reserved) has.push(element("span", { class: "sub" }, `${grouped(figure.reserved.text)} reserved`));
   const share = shareOf(queue, resource);
   return row(
     queue.inner ? { class: "inner" } : {},
@@ -132,7 +134,7 @@ function rowOf({ queue, scale, resource }) {
         element("span", { class: "sub" }, about.join(", ")),
       ),
     ),
-    cell({ class: "bar-cell" }, bar(figure, scale)),
+    cell({ class: "bar-cell" }, bar(figure, scale, queue.inner ? "has" : kindOf(queue.name))),
     cell({ class: "number", "data-title": "has" }, ...has),
     cell({ class: "number", "data-title": "deserves" }, grouped(figure?.deserves?.text ?? "–")),
     cell({ class: "number", "data-title": "wants" }, grouped(figure?.wants.text ?? "0")),
@@ -152,7 +154,8 @@ export function shareOf({ ratio, share }, usual = "") {
 
 export const largestOf = (share) => share.match(/\((.+)\)/)?.[1] ?? "";
 
-export function bar(figure, scale) {
+// `kind` is the colour of what the queue has: its own, as in all charts.
+export function bar(figure, scale, kind) {
   const part = (value) => `${(100 * Math.min(value, scale)) / scale}%`;
   const has = valueOf(figure, "has");
   const wants = valueOf(figure, "wants");
@@ -160,10 +163,15 @@ export function bar(figure, scale) {
   const made = shape("svg", { class: "bar", "aria-hidden": "true" });
   made.append(shape("rect", { class: "track", width: "100%", height: 14, y: 2, rx: 2 }));
   if (wants > has) made.append(shape("rect", { class: "wants", width: part(wants), height: 13, y: 2.5 }));
-  if (own > 0) made.append(shape("rect", { class: "has", width: part(own), height: 14, y: 2 }));
+  if (own > 0) made.append(shape("rect", { class: kind, width: part(own), height: 14, y: 2 }));
   if (has > own) {
     const width = part(Math.min(has, scale) - Math.min(own, scale));
     made.append(shape("rect", { class: "borrowed", x: part(own), width, height: 13, y: 2.5 }));
+  }
+  const reserved = valueOf(figure, "reserved");
+  if (reserved > 0) {
+    const width = part(Math.min(has + reserved, scale) - Math.min(has, scale));
+    made.append(shape("rect", { class: "reserved", x: part(has), width, height: 13, y: 2.5 }));
   }
   if (figure?.deserves?.value > 0) {
     const at = part(figure.deserves.value);
