@@ -4,6 +4,7 @@ At the end of a cycle, `check_invariants` checks what must hold whatever the plu
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 import numpy as np
 from msgspec.structs import replace
@@ -124,26 +125,33 @@ def _run(
     seen = policy.rules.seen(snapshot.jobs)
     if seen is not snapshot.jobs:
         snapshot = replace(snapshot, jobs=seen)
-    opened = open_session(snapshot, policy, guarded=guarded, budget=budget, small=small)
-    if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
-        opened.dispatch.evictions_off = True
-    if snapshot.next_overdue is not None:
-        opened.wake(snapshot.next_overdue)
+    with closing(
+        open_session(snapshot, policy, guarded=guarded, budget=budget, small=small)
+    ) as opened:
+        if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
+            opened.dispatch.evictions_off = True
+        _decide(opened)
+        check_invariants(opened)
+        return reclaim_outlook.told(opened, job_status.close(opened, faults))
+
+
+def _decide(opened: Session) -> None:
+    """Run the actions, and what comes before and after them."""
+    if opened.snapshot.next_overdue is not None:
+        opened.wake(opened.snapshot.next_overdue)
     nominations.keep(opened)
     relocations.resume(opened)
     opened.reservations.restore()
-    for setting in policy.actions:
+    for setting in opened.policy.actions:
         setting.action(setting.arguments).execute(opened)
     incomplete_gangs.evict_partial(opened)
     incomplete_gangs.evict_stale(opened)
     overdue_pods.end(opened)
-    if policy.rules.reprieves:
+    if opened.policy.rules.reprieves:
         standing_plans.grant_reprieves(opened)
-    for setting in policy.actions:
+    for setting in opened.policy.actions:
         setting.action(setting.arguments).conclude(opened)
     opened.reservations.conclude()
-    check_invariants(opened)
-    return reclaim_outlook.told(opened, job_status.close(opened, faults))
 
 
 def check_invariants(session: Session) -> None:

@@ -1,5 +1,7 @@
 """What a session and the invariants of a cycle assert of rows."""
 
+import gc
+
 import pytest
 
 from tests import running
@@ -96,3 +98,20 @@ def test_no_task_is_given_room_that_isnt_there(opened: Session) -> None:
     opened.cluster.take(small, 1, TaskStatus.ALLOCATED)
     with pytest.raises(AssertionError, match="overfills"):
         opened.cluster.take(large, 1, TaskStatus.ALLOCATED)
+
+
+def test_a_cycle_leaves_little_to_the_garbage_collector() -> None:
+    """The session lets go of plugins and of all else that refers back to it."""
+    taken, policy = (
+        running.snapshot_of(pictures.documents(PICTURE)),
+        running.policy_of(running.TREE),
+    )
+    cycle.run_cycle(taken, policy)
+    gc.collect()
+    gc.disable()
+    try:
+        result = cycle.run_cycle(taken, policy)
+        assert gc.collect() < 100
+    finally:
+        gc.enable()
+    assert result.binds
