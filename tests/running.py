@@ -27,7 +27,14 @@ TREE = {"actions": "allocate", "tiers": tiers(STANDARD)}
 
 
 EMPTY = CycleResult(
-    binds=(), pipelined=(), evicts=(), groups=(), queues=(), total={}, carried=FRESH
+    binds=(),
+    pipelined=(),
+    evicts=(),
+    groups=(),
+    changeable=(),
+    queues=(),
+    total={},
+    carried=FRESH,
 )
 """A cycle in which nothing happened."""
 
@@ -96,9 +103,18 @@ def decide(taken: Snapshot, tree: Mapping[str, Any], budget: int | None = None) 
 
 
 def digest(result: CycleResult) -> str:
-    """All of a result as text: equal for equal results, task classes by what they hold."""
+    """All of a result as text: equal for equal results, task classes by what they hold. Which
+    jobs were left out as unchanged is no part of it.
+    """
+    assert is_within(result.changeable, result.groups)
     carried = dataclasses.replace(forgetful(result.carried), seen=None)
-    return repr(msgspec.structs.replace(result, carried=carried))
+    return repr(msgspec.structs.replace(result, carried=carried, changeable=()))
+
+
+def is_within(some: Iterable[object], every: Iterable[object]) -> bool:
+    """Whether every one of `some` is there, in the same order."""
+    rest = iter(every)
+    return all(any(one is each for each in rest) for one in some)
 
 
 def forgetful(carried: Carried) -> Carried:

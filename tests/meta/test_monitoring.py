@@ -38,6 +38,7 @@ RESULT = CycleResult(
     pipelined=(),
     evicts=(),
     groups=(),
+    changeable=(),
     queues=(QUEUE,),
     total=AMOUNTS,
     carried=FRESH,

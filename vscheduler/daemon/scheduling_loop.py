@@ -36,7 +36,7 @@ from vscheduler.mirror.wording import plain_text
 from vscheduler.model.decisions import Bind, CycleResult
 from vscheduler.model.jobs import JobId, TaskId
 from vscheduler.model.nodes import NodeLayout
-from vscheduler.model.snapshot import FRESH, BindRefusal, Reported, Snapshot
+from vscheduler.model.snapshot import FRESH, BindRefusal, Reported, Snapshot, without_memos
 from vscheduler.web.history import Observer
 
 log = structlog.get_logger(__name__)
@@ -376,8 +376,10 @@ class SchedulingLoop:
         self._claims.carry_out(result, self._is_there)
         with self._failures.contained("schedule", "evictions"):
             self._evict(snapshot, result, now)
-        with self._failures.contained("schedule", "statuses of jobs"):
-            self._reporter.report(result, {job.id: job for job in snapshot.jobs}, str(uuid.uuid4()))
+        with self._failures.contained("schedule", "statuses of jobs") as reporting:
+            self._reporter.report(result, snapshot.job, str(uuid.uuid4()))
+        if reporting.failed:  # the next result has the statuses of all jobs to report again
+            self._carried = without_memos(result.carried)
         with self._failures.contained("schedule", "statuses of queues"):
             self._queue_reporter.report(result, snapshot.queues)
         with self._failures.contained("schedule", "usage of queues"):

@@ -565,6 +565,10 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     pipelined: tuple[Pipeline, ...]
     evicts: tuple[Evict, ...]
     groups: tuple[GroupStatus, ...]
+    """The statuses of all jobs."""
+    changeable: tuple[GroupStatus, ...]
+    """Those of jobs that wait for something, or may have another status than after the last cycle.
+    Most jobs of a large cluster just run. Without memos of earlier cycles, those of all jobs."""
     queues: tuple[QueueFigures, ...]
     total: Mapping[str, float]
     """The amounts from which shares are computed."""

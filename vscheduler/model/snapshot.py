@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
+import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -23,6 +25,8 @@ from vscheduler.model.queues import Queue, Usage
 from vscheduler.model.resources import ResourceMap, ResourceSpace
 from vscheduler.model.storage import Storage
 from vscheduler.model.topology import HyperNodes
+
+by_id = operator.attrgetter("id")
 
 LAYOUTS_MAX = 2
 """The current nodes, and the nodes before some of them were lost."""
@@ -386,3 +390,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     extended_resources: Mapping[str, str] = msgspec.field(default_factory=dict)
     """DeviceClasses by the extended resource of containers that stands for their devices."""
     carried: Carried = FRESH
+
+    def job(self, job: JobId) -> Job:
+        """Return one of the jobs."""
+        return self.jobs[bisect.bisect_left(self.jobs, job, key=by_id)]

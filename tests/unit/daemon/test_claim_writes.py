@@ -5,6 +5,7 @@ import math
 import pytest
 from aiohttp import web
 
+from tests import running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.backoff import Growth
@@ -18,14 +19,11 @@ from vscheduler.mirror.claim_requests import Target
 from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.model.claim_decisions import ReleaseVolume
-from vscheduler.model.decisions import CycleResult
-from vscheduler.model.snapshot import FRESH, Reported
+from vscheduler.model.snapshot import Reported
 from vscheduler.model.storage import Volume
 
 Result = ClaimResult
-NOTHING = CycleResult(
-    binds=(), pipelined=(), evicts=(), groups=(), queues=(), total={}, carried=FRESH
-)
+NOTHING = running.EMPTY
 
 
 class Session:

@@ -443,6 +443,29 @@ async def test_a_writer_that_fails_keeps_no_bind_back(
 
 
 @pytest.mark.contains_failures
+async def test_statuses_that_were_not_reported_are_reported_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a job that the next cycle would leave out."""
+    fails, report = True, StatusWriter.report
+
+    def reporting(self: StatusWriter, *given: Any) -> None:
+        if fails:
+            raise ZeroDivisionError
+        report(self, *given)
+
+    monkeypatch.setattr(StatusWriter, "report", reporting)
+    picture = "node n1 cpu=4\nqueue q\njob q/runs min=1 cpu=1 phase=Inqueue n1"
+    async with worlds.world(serve, picture) as made:
+        await worlds.rest(made)
+        assert made.loop.cycles
+        assert not made.statuses("runs")
+        fails = False
+        made.loop.reconsider()
+        await patience.until(lambda: made.statuses("runs"))
+
+
+@pytest.mark.contains_failures
 async def test_what_fails_around_a_cycle_drops_it_and_the_next_one_works(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,38 @@ def test_a_snapshot_is_sorted_and_whole() -> None:
     assert job.counts == {**NO_TASKS, TaskStatus.RUNNING: 1}
 
 
+def test_a_tree_is_another_job_after_a_change_of_a_group_below() -> None:
+    """The status of the PodGroup is written again where somebody else has changed it."""
+
+    def native(kind: str, version: str, **spec: Any) -> Document:
+        metadata = {
+            "name": kind,
+            "namespace": "ns",
+            "uid": kind,
+            "creationTimestamp": BORN,
+            "annotations": {"scheduling.volcano.sh/queue-name": "q"},
+        }
+        api = f"scheduling.k8s.io/{version}"
+        return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
+
+    above = native("CompositePodGroup", "v1alpha3", schedulingPolicy={"gang": {"minGroupCount": 1}})
+    below = native(
+        "PodGroup",
+        "v1beta1",
+        parentCompositePodGroupName="CompositePodGroup",
+        schedulingPolicy={"gang": {"minCount": 1}},
+    )
+    pod = manifests.pod("p")
+    pod["spec"]["schedulingGroup"] = {"podGroupName": "PodGroup"}
+    seen = manifests.mirror(*CLUSTER[:3], above, below, pod)
+    (before,) = seen.snapshot(0.0).jobs
+    (same,) = seen.snapshot(0.0).jobs
+    apply(seen, {**below, "status": {"conditions": SCHEDULED}})
+    found = seen.snapshot(0.0)
+    assert same is before
+    assert found.job(before.id) is found.jobs[0] is not before
+
+
 def test_every_unfinished_pod_counts_on_its_node() -> None:
     """Of all schedulers, those being deleted twice, finished ones not at all."""
     wants = {"cpu": "1", "example.com/x": "2"}

@@ -7,7 +7,7 @@ patch is computed again from the newest object.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -110,7 +110,7 @@ class StatusWriter:
     def report(
         self,
         result: CycleResult,
-        taken: Mapping[JobId, Job],
+        job_of: Callable[[JobId], Job],
         transition: str,
     ) -> None:
         """Offer a cycle's results for the jobs of its snapshot.
@@ -118,8 +118,8 @@ class StatusWriter:
         `transition` identifies the cycle in conditions.
         """
         starting = {bind.task.job for bind in result.binds}
-        for status in result.groups:
-            job = taken[status.job]
+        for status in result.changeable:
+            job = job_of(status.job)
             state = job.state
             for part in statuses.of_parts(status, job, result.binds, self._phase_of):
                 self._offer_part(part, transition)
@@ -423,7 +423,7 @@ def _without_volumes(result: CycleResult) -> Iterator[Pipeline]:
     """Iterate over the pods that wait on their nodes for volumes."""
     held = {
         task.uid
-        for status in result.groups
+        for status in result.changeable
         if status.claims is not None and status.claims.kind is ClaimKind.VOLUMES
         for task in status.without_claims
     }

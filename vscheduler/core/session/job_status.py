@@ -76,7 +76,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         tried = session.snapshot.carried.attempted | (had_turns - started)
     used = session.dispatch.last(AllHooks.usages)
     claims = _conclude_claims(session)
-    groups, unchanged = _groups(session, claims.waits)
+    groups, changeable, unchanged = _groups(session, claims.waits)
     waiting, unschedulable = session.waiting_jobs(), session.unschedulable.uids()
     if session.devices.are_unread:
         session.wake(session.snapshot.now + SOON_SECONDS)
@@ -88,6 +88,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         claims=claims.prepared,
         releases=claims.releases,
         groups=groups,
+        changeable=changeable,
         queues=queue_figures.of(session, used),
         total=session.space.amounts(session.total),
         excluded=excluded_nodes.exclusions(session),
@@ -247,8 +248,10 @@ def _with_limit(session: Session, bind: Bind) -> Bind:
 def _groups(
     session: Session,
     waits: Waits,
-) -> tuple[tuple[GroupStatus, ...], UnchangedJobs]:
-    """Return all statuses, by job, and the jobs that the next cycles may leave out as unchanged."""
+) -> tuple[tuple[GroupStatus, ...], tuple[GroupStatus, ...], UnchangedJobs]:
+    """Return all statuses, by job; those of jobs that aren't unchanged; and the jobs that the next
+    cycles may leave out as unchanged.
+    """
     rules = session.policy.rules
     statuses = [_without_queue(job, rules) for job in session.jobs_without_queue]
     more_unchanged: list[tuple[Job, GroupStatus]] = []
@@ -263,9 +266,8 @@ def _groups(
             statuses.append(told)
             state = made(job)
             phase = each.phase if state is None else state.phase
-            if told is each.recall("status") and unchanged_jobs.may_skip(
-                each, phase, bars=session.bars
-            ):
+            waits_for_nothing = told.reason is None and told is each.recall("status")
+            if waits_for_nothing and unchanged_jobs.may_skip(each, phase, bars=session.bars):
                 more_unchanged.append((each, told))
     unchanged = session.unchanged
     looked_at = _looked_at(session)
@@ -273,12 +275,13 @@ def _groups(
         told = _status(session, session.job_states[job], waits)
         statuses += [] if told is None else [told]
     found = unchanged_jobs.without(unchanged.statuses, looked_at)
+    changeable: Sequence[GroupStatus] = statuses
     if session.unschedulable:
-        found = unchanged_jobs.in_order(session.unschedulable.now().statuses, found)
-    groups = tuple(unchanged_jobs.in_order(found, statuses))
-    if not rules.leaves_jobs_out:
-        return groups, unchanged
-    return groups, unchanged.with_more(more_unchanged)
+        changeable = unchanged_jobs.in_order(session.unschedulable.now().statuses, statuses)
+    groups = tuple(unchanged_jobs.in_order(found, changeable))
+    if rules.leaves_jobs_out:
+        unchanged = unchanged.with_more(more_unchanged)
+    return groups, tuple(changeable), unchanged
 
 
 def _looked_at(session: Session) -> Collection[JobId]:

@@ -46,7 +46,7 @@ class CycleLog:
             cycle=cycle,
             bound=bound,
             evicted=len(result.evicts),
-            waiting=sum(group.reason is not None for group in result.groups),
+            waiting=sum(group.reason is not None for group in result.changeable),
             finished=result.finished,
             **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
         )

@@ -127,7 +127,7 @@ class Metrics:
         for part, seconds in parts.items():
             self._observe("vscheduler_cycle_part_milliseconds", seconds, part)
         waiting = unplaced = without_volumes = 0
-        for group in result.groups:  # of all jobs, in every cycle
+        for group in result.changeable:
             waiting += group.reason is not None
             unplaced += len(group.unplaced)
             if group.claims is not None and group.claims.kind is ClaimKind.VOLUMES:

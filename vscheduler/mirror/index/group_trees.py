@@ -30,7 +30,8 @@ class Moved(msgspec.Struct, frozen=True):
     """What a change of a group means for jobs."""
 
     shown: Mapping[JobId, Group | None]
-    """The groups that are other jobs now, or none any more."""
+    """The jobs of changed trees, even if only the status of a PodGroup below has changed; None for
+    those that are none any more."""
     roots: Mapping[JobId, JobId]
     """PodGroups with another job: the group whose job it is now."""
 
@@ -118,7 +119,7 @@ class GroupTrees:
         moved: dict[JobId, Group | None] = {}
         rerooted: dict[JobId, JobId] = {}
         for key in sorted(known):
-            if known_jobs.get(key) != shown.get(key):
+            if key in shown or key in known_jobs:
                 moved[key] = shown.get(key)
             if self.roots.pop(key, key) != roots.get(key, key):
                 rerooted[key] = roots.get(key, key)

@@ -59,6 +59,7 @@ def result(
         pipelined=tuple(Pipeline(task=task, node="n1") for task in pipelined),
         evicts=evicts,
         groups=(),
+        changeable=(),
         queues=(),
         total={},
         carried=Carried(nominations={TaskId(uid): "n1" for uid in kept}),

@@ -87,6 +87,7 @@ class Desk:
             pipelined=(),
             evicts=(),
             groups=(),
+            changeable=(),
             queues=figures,
             total={},
             carried=FRESH,

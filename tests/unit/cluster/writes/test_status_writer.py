@@ -124,12 +124,13 @@ class Desk:
             pipelined=(),
             evicts=(),
             groups=statuses,
+            changeable=statuses,
             queues=(),
             total={},
             carried=carried,
         )
         state = self.group.state if self.group else GroupState()
-        self.reporter.report(result, {job.id: replace(job, state=state)}, "cycle-1")
+        self.reporter.report(result, lambda _: replace(job, state=state), "cycle-1")
 
     async def settle(self, seconds: float = 0.06) -> None:
         """Until nothing waits, rests included."""

@@ -160,3 +160,27 @@ def test_a_job_whose_bind_was_refused_is_told_of() -> None:
     refused = {job: {bind.task.uid: BindRefusal(node="n1", message="no")}}
     around.carried = dataclasses.replace(around.carried, reported=Reported(refused_binds=refused))
     assert around.cycle().groups[0].refused_binds
+
+
+def test_only_statuses_that_may_have_changed_are_told_apart() -> None:
+    """Of jobs that wait, and of those that cycles have just looked at."""
+    around = unschedulable_cluster.waiting(
+        """
+        node n1 cpu=4 queue q
+        job q/runs min=1 cpu=1 phase=Running n1 n1
+        job q/lacks min=1 cpu=1 phase=Running n1 -
+        job q/waits min=1 cpu=8 phase=Inqueue -
+        """,
+        TREE,
+    )
+    spec = around.documents["Pod", "lacks-1"]["spec"]
+    around.change("Pod", "lacks-1", spec={**spec, "resourceClaims": [{"name": "of no kind"}]})
+    around.cycle()
+
+    def changeable() -> set[str]:
+        return {status.job.rpartition("/")[2] for status in around.cycle().changeable}
+
+    assert changeable() == {"lacks", "waits"}
+    around.end("runs-0")
+    assert changeable() == {"runs", "lacks", "waits"}
+    assert changeable() == {"lacks", "waits"}

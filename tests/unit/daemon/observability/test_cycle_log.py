@@ -22,6 +22,7 @@ CYCLE = CycleResult(
     pipelined=(),
     evicts=(),
     groups=(),
+    changeable=(),
     queues=(),
     total={"cpu": 75_500, "memory": 2.0**33},
     carried=FRESH,

@@ -26,6 +26,7 @@ RESULT = CycleResult(
     pipelined=(),
     evicts=(),
     groups=(),
+    changeable=(),
     queues=(GOLD,),
     total={},
     carried=FRESH,

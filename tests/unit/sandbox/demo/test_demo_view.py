@@ -104,6 +104,7 @@ def test_shares_are_read_from_the_daemons_metrics() -> None:
         pipelined=(),
         evicts=(),
         groups=(),
+        changeable=(),
         queues=(figures,),
         total={},
         carried=FRESH,
