@@ -243,6 +243,7 @@ class Stage:
         """What the page is made from."""
         return Sources(
             look=self.look,
+            version=lambda: self.past.version,
             places=places,
             domains=domains,
             node_domains=node_domains,

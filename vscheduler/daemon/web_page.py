@@ -196,6 +196,7 @@ class Page:
         assert web is not None
         sources = Sources(
             look=self.look,
+            version=lambda: self._history.version,
             places=self._places,
             domains=self._domains,
             node_domains=self._node_domains,

@@ -159,6 +159,8 @@ class History(Observer):
         """The last binds of jobs that may get more at once."""
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
         self._cycle: Cycle | None = None
+        self.version = 0
+        """Grows with each cycle and decision."""
 
     @property
     def leads(self) -> bool:
@@ -183,6 +185,7 @@ class History(Observer):
         if self._cycle is None:  # what was before isn't known
             self._samples.append(Sample(time=snapshot.now, shares=shares(result.queues)))
         self._cycle = Cycle(taken=snapshot, result=result)
+        self.version += 1
 
     def _sample(self, now: float) -> None:
         """Note the shares of the time that has passed: those of the last cycle, because while
@@ -200,6 +203,7 @@ class History(Observer):
 
     def bound(self, bind: Bind, now: float) -> None:
         """Note a bind, together with others of the same job at the same time."""
+        self.version += 1
         job = bind.task.job
         binds = self._binds.get(job)
         if binds is None or now > binds.time + TOGETHER_SECONDS:
@@ -237,9 +241,11 @@ class History(Observer):
         """Show nothing of the last cycle any more, because another instance runs them now."""
         self._cycle = None
         self._binds.clear()
+        self.version += 1
 
     def _note(self, kind: DecisionKind, job: JobId, text: str, now: float) -> None:
         self._decisions.append(Decision(time=now, kind=kind, job=job, text=_shown(text)))
+        self.version += 1
 
 
 def shares(queues: Sequence[QueueFigures]) -> dict[str, float]:

@@ -1,4 +1,7 @@
-"""Makes views while somebody looks: at most one a second, and never for a tenth of the time."""
+"""Makes views while somebody looks: at most one a second, and never for a tenth of the time.
+
+A cycle is shown at once if the view before had no news.
+"""
 
 import asyncio
 import time
@@ -8,7 +11,7 @@ from vscheduler.containment import Failures
 from vscheduler.web.cluster_view import Look, View, ViewMaker
 
 LEAST_SECONDS = 1.0
-"""The least time between two views."""
+"""The least time between two views with news, and the longest without looking for any."""
 
 REST = 9.0
 """How many times as long as a view took no other is made: cycles share the interpreter with it."""
@@ -25,12 +28,19 @@ class Refresher:
         look: Callable[[], Awaitable[Look]],
         maker: ViewMaker,
         failures: Failures,
+        version: Callable[[], object],
     ) -> None:
+        """`version` is another one after each cycle and decision; it is asked for often."""
         self._look = look
         self._maker = maker
         self._failures = failures
         self._lock = asyncio.Lock()
+        self._version = version
+        self._seen: object = None
+        self._rested_at = 0.0
+        """Since when a view may be made if there is news."""
         self._due_at = 0.0
+        """Since when one is made in any case."""
 
     @property
     def latest(self) -> View:
@@ -39,17 +49,25 @@ class Refresher:
 
     async def view(self) -> View:
         """Return a view that is as new as may be. Of several callers at once, one makes it."""
-        if time.monotonic() >= self._due_at:
+        if self._due():
             async with self._lock:
-                if time.monotonic() >= self._due_at:
+                if self._due():
                     await self._make()
         return self._maker.view
 
+    def _due(self) -> bool:
+        now = time.monotonic()
+        return now >= self._due_at or (now >= self._rested_at and self._version() != self._seen)
+
     async def _make(self) -> None:
-        pause = AGAIN_SECONDS
+        rest = pause = AGAIN_SECONDS
+        before = self._maker.view.versions
         with self._failures.contained("web", "view"):
+            self._seen = self._version()
             look = await self._look()
             began = time.thread_time()
-            self._maker.make(look)
+            made = self._maker.make(look)
             pause = max(LEAST_SECONDS, REST * (time.thread_time() - began))
-        self._due_at = time.monotonic() + pause
+            rest = 0.0 if made.versions == before else pause
+        now = time.monotonic()
+        self._rested_at, self._due_at = now + rest, now + pause

@@ -86,6 +86,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Where the page has everything from. The functions are called in the page's thread."""
 
     look: Callable[[], Awaitable[Look]]
+    version: Callable[[], object]
+    """Another one after each cycle and decision."""
     places: Places
     domains: Domains
     node_domains: NodeDomains
@@ -142,7 +144,7 @@ class Server:
         """Serve until told to stop."""
         sources = self._sources
         maker = ViewMaker(sources.places, sources.domains, sources.node_domains)
-        views = Refresher(sources.look, maker, sources.failures)
+        views = Refresher(sources.look, maker, sources.failures, sources.version)
 
         past = JobHistory(sources.history)
 

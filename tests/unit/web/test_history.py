@@ -64,6 +64,22 @@ def test_refusals_carry_the_api_servers_words_made_plain() -> None:
     assert second.text.endswith("from n: a budget forbids it")
 
 
+def test_each_piece_of_news_is_another_version() -> None:
+    """The page looks again when there is one."""
+    past = History()
+    lost = Evict(task=RUNNING.tasks[0], node="n", action="reclaim", beneficiary=None)
+    versions = [past.version]
+    past.cycle(MADE.taken, MADE.result)
+    versions.append(past.version)
+    past.bound(bind(0), NOW)
+    versions.append(past.version)
+    past.evicted([lost], NOW)
+    versions.append(past.version)
+    past.forget()
+    versions.append(past.version)
+    assert len(set(versions)) == 5
+
+
 def test_what_is_remembered_is_bounded() -> None:
     """Decisions by number, shares by time, jobs with recent binds by number."""
     past = History()

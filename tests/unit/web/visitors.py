@@ -29,7 +29,7 @@ async def visited(
     sources = made.sources()
     failures = Failures()
     maker = ViewMaker(sources.places, sources.domains, sources.node_domains)
-    views = Refresher(sources.look, maker, failures)
+    views = Refresher(sources.look, maker, failures, sources.version)
 
     past = JobHistory(history)
 
