@@ -8,20 +8,25 @@ from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 USED = (11, 12, 13, 14)
-SESSION = 3
+PARENT, SESSION = 1, 3
 """Fields of /proc/PID/stat, counted from the state, which follows the name: utime, stime, cutime,
-cstime; session.
+cstime; parent, session.
 """
 
 
-def of_session(leader: int) -> list[int]:
-    """The processes of a session: whatever a command started that didn't leave it."""
-    found = []
+def started_by(leader: int) -> list[int]:
+    """The leader of a session, and whatever it has started: the rest of its session, and children
+    in sessions of their own, as vscheduler's controllers.
+    """
+    above: dict[int, tuple[int, int]] = {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
-            if int(_stat(int(path.name))[SESSION]) == leader:
-                found.append(int(path.name))
-    return sorted(found)
+            fields = _stat(int(path.name))
+            above[int(path.name)] = (int(fields[PARENT]), int(fields[SESSION]))
+    found = {leader}
+    while more := {each for each, of in above.items() if found & {*of}} - found:
+        found |= more
+    return sorted(found & above.keys())
 
 
 def cpu_seconds(process_ids: Iterable[int]) -> float:

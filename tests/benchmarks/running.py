@@ -44,11 +44,11 @@ class Running:
 
     def cpu_seconds(self) -> float:
         """Of all its processes so far."""
-        return processes.cpu_seconds(processes.of_session(self.process.pid))
+        return processes.cpu_seconds(processes.started_by(self.process.pid))
 
     def peak_mib(self) -> float:
         """The most memory that it has had."""
-        return processes.peak_mib(processes.of_session(self.process.pid))
+        return processes.peak_mib(processes.started_by(self.process.pid))
 
     def metrics(self) -> str:
         """Its own metrics; empty where it has none."""

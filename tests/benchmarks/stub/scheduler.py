@@ -55,7 +55,7 @@ class Started:
             raise running.FailedError(f"it ended; its last words:\n{words}")
 
     def _ids(self) -> list[int]:
-        return [found for one in self.processes for found in processes.of_session(one.pid)]
+        return [found for one in self.processes for found in processes.started_by(one.pid)]
 
 
 def vscheduler(*flags: str) -> Competitor:

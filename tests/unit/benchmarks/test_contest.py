@@ -187,16 +187,18 @@ def test_pods_that_are_paced_come_at_their_rate() -> None:
     assert list(loading.paced(pods, 1000)) == pods
 
 
-def test_a_process_counts_with_its_children() -> None:
-    """A wrapper's own figures would say little."""
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_process_counts_with_its_children(*, apart: bool) -> None:
+    """A wrapper's own figures would say little. Children may have sessions of their own."""
     inner = "sum(range(5_000_000)); input()"
-    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{inner}'])"
+    words = f"[sys.executable, '-c', '{inner}'], start_new_session={apart}"
+    nested = f"import subprocess, sys; subprocess.run({words})"
     with subprocess.Popen(  # noqa: S603 - our own command
         [sys.executable, "-c", nested], stdin=subprocess.PIPE, start_new_session=True
     ) as outer:
-        found = processes.of_session(outer.pid)
+        found = processes.started_by(outer.pid)
         while processes.cpu_seconds(found) <= processes.cpu_seconds([outer.pid]):
-            found = processes.of_session(outer.pid)
+            found = processes.started_by(outer.pid)
         assert outer.pid in found
         assert processes.peak_mib(found) > processes.peak_mib([outer.pid]) > 1
         assert outer.stdin is not None
