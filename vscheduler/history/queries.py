@@ -7,7 +7,7 @@ of the model (CPU in millicores), so that sums are exact whatever they are sums 
 import json
 import sqlite3
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from enum import StrEnum
@@ -310,9 +310,10 @@ class Reader:
 
     def _finished(self, link: sqlite3.Connection, by: By, wanted: Filter) -> Mapping[int, int]:
         where = _Conditions(wanted, "jobs")
-        statement = f"""SELECT {by}, COUNT(*) FROM jobs
-            WHERE finished >= :since AND finished < :until AND {where} GROUP BY {by}"""
-        return dict(link.execute(statement, where.values).fetchall())
+        # Counted here: SQLite would sort all rows to group them.
+        statement = f"""SELECT {by} FROM jobs
+            WHERE finished >= :since AND finished < :until AND {where}"""
+        return Counter(chain.from_iterable(link.execute(statement, where.values)))
 
     def _evicted(
         self, link: sqlite3.Connection, by: By, wanted: Filter

@@ -61,7 +61,9 @@ def places(
 
 
 def places_in(snapshot: Snapshot, policy: Policy) -> Mapping[JobId, Place]:
-    """Return the places of all waiting jobs of a snapshot, which may come from a daemon."""
+    """Return the places of all waiting jobs of a snapshot, which may come from a daemon, in the
+    order of the line.
+    """
     opened = _open(snapshot, policy)
     return numbered([(state.job.id, state.job.queue) for state in _sorted(opened)])
 

@@ -49,6 +49,8 @@ FIGURES_MAX = 12
 """How many resources a queue shows."""
 
 Places = Callable[[Snapshot], Mapping[JobId, Place]]
+"""In the order of the line."""
+
 Domains = Callable[[Snapshot], Mapping[JobId, DomainRoom]]
 NodeDomains = Callable[[Snapshot], Sequence[str]]
 Owners = Mapping[JobId, Owner]
@@ -331,8 +333,8 @@ class ViewMaker:
 def _places_of(rows: Iterable[JobRow], places: Mapping[JobId, Place]) -> Mapping[JobId, Place]:
     """Return the places without jobs that the last cycle started, which was before them."""
     waiting = {row.key for row in rows if row.waits}
-    line = sorted(places, key=lambda job: places[job].overall)
-    return waiting_line.numbered([(job, places[job].queue) for job in line if job in waiting])
+    line = [(job, place.queue) for job, place in places.items() if job in waiting]
+    return places if len(line) == len(places) else waiting_line.numbered(line)
 
 
 def _is_of(row: JobRow, status: GroupStatus | None) -> bool:

@@ -26,7 +26,7 @@ from vscheduler.web.cluster_view import JobRow, View
 from vscheduler.web.documents import Access
 
 STREAMS = Allowance(visitor=8, tenant=24, everybody=100)
-TICK_SECONDS = 0.2
+TICK_SECONDS = 0.1
 """How often a stream asks for news."""
 
 BEAT_SECONDS = 15.0
