@@ -12,6 +12,7 @@ from tests.properties.worlds import (
     histories,
     moving_rules,
     queue_statements,
+    reserved_rules,
     rest_rules,
     sentence_rules,
     share_rules,
@@ -285,8 +286,8 @@ PARTLY_BARRED = """
     """
 """The cluster has something for the queue, but on a node that the job may not use."""
 
-NONE_FREE = "no node has cpu free"
-NONE_THERE = "no node that it may use now has cpu free"
+NONE_FREE = "no node has cpu left"
+NONE_THERE = "no node that it may use now has cpu left"
 
 
 @pytest.mark.parametrize(
@@ -315,6 +316,41 @@ def test_that_none_is_free_is_held_against_every_node(
     assert list(statements.problems(case)) == []
     case.text = text.replace(true, wrong)
     assert list(statements.problems(case)) == [told]
+
+
+RESERVED = """
+    node  n1 cpu=4
+    node  n9 cpu=20 taint=dedicated=lab:NoSchedule
+    queue q
+    job   q/lab min=99 tolerate=dedicated=lab -
+    job   q/lower min=2 n1*4
+    job   q/big min=2 priority=10 -*2
+    job   q/late min=1 -
+    """
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("on 1 node is", "on 2 nodes is", "at most 1 nodes would take it"),
+        ("default/big", "default/lower", "default/lower waits nowhere"),
+        ("default/big", "default/big and 1 more job", "only ['default/big'] wait anywhere"),
+        ("; room on 1 node is reserved for default/big", "", "room on 1 nodes is reserved"),
+    ],
+)
+def test_for_whom_room_is_reserved_is_held_against_the_world(old: str, new: str, told: str) -> None:
+    """Two pods were evicted in the cycle before, for a job that waits until they are gone."""
+    around = World(pictures.documents(RESERVED), "preempt", 0)
+    assert len(around.step().evicts) == 2
+    around.turn()
+    moment = around.step()
+    assert list(reserved_rules.reserved_room_is_named(moment)) == []
+    (status,) = moment.statuses["default/late"]
+    (text,) = status["told"]
+    statuses = {"default/late": [{**status, "told": [text.replace(old, new)]}]}
+    wrong = dataclasses.replace(moment, statuses=statuses)
+    (problem,) = reserved_rules.reserved_room_is_named(wrong)
+    assert problem.startswith(f"RESERVED default/late: {told}")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_a_pod_that_is_to_be_near_others_is_not_told_of_too_few_resources() -> N
         job q/j min=1 gpu=1 near=app=db@zone -
         """
     assert told(picture, "j") == (
-        "needs 1 cpu and 1 nvidia.com/gpu; no node that it may use now has nvidia.com/gpu free; "
+        "needs 1 cpu and 1 nvidia.com/gpu; no node that it may use now has nvidia.com/gpu left; "
         "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, "
         "1 node(s) didn't match pod affinity rules"
     )

@@ -276,6 +276,18 @@ RefusalCounts: TypeAlias = tuple[tuple[Refusal, int], ...]
 """Refusals, each with the number of nodes, most frequent first."""
 
 
+class ReservedFor(msgspec.Struct, frozen=True, kw_only=True):
+    """For whom nodes keep room that a pod would find there otherwise: for pods that wait until
+    others are evicted, or until claims are bound.
+    """
+
+    job: JobId
+    """The one with most of these pods."""
+    others: int
+    """How many more jobs there are."""
+    nodes: int
+
+
 class DomainRoom(msgspec.Struct, frozen=True, kw_only=True):
     """How many pods of a job a domain of the network has room for."""
 
@@ -402,6 +414,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     unmatched: tuple[tuple[str, str], ...] = ()
     """Labels in the pod's nodeSelector that no node has."""
     holes: tuple[MissingResource, ...] = ()
+    reserved: ReservedFor | None = None
+    """Other jobs that keep the pod out which found no node."""
     domains: tuple[DomainRoom, ...] = ()
     """Of the widest domains that the pods may use, those with room for most of them, the best
     first; with NEVER_FITS, if they were empty."""

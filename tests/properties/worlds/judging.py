@@ -11,6 +11,7 @@ from tests.properties.worlds import (
     moving_rules,
     placement_rules,
     queue_statements,
+    reserved_rules,
     sentence_rules,
     share_rules,
 )
@@ -41,6 +42,7 @@ JUDGES: tuple[Judge, ...] = (
     group_rules.queues_keep_to_their_capability,
     group_rules.groups_are_told_one_thing,
     sentence_rules.sentences_are_true,
+    reserved_rules.reserved_room_is_named,
     queue_statements.queues_are_told_the_truth,
 )
 

@@ -49,7 +49,7 @@ PATTERNS = {
     "room": r"(?P<fit>\d+) of (?P<of>\d+) pods? have room",
     "holes": r"the largest holes? (?:is|are) (?P<holes>.+ on \S+)",
     "none free": (
-        r"no node(?P<some> that it may use now)? has (?P<names>\S+(?:(?:, | or )\S+)*) free"
+        r"no node(?P<some> that it may use now)? has (?P<names>\S+(?:(?:, | or )\S+)*) left"
         r"(?P<next> for the next pod)?"
     ),
     "available": r"0/(?P<nodes>\d+) nodes? (?:is|are) available(?: beside what is reserved)?: "

@@ -22,7 +22,7 @@ PICTURE = """
     job   lab/big   min=3 cpu=2 priority=5 age=30   - - -
     job   lab/small min=1 cpu=1 age=90 phase=Pending  -
 """
-MESSAGE = "needs 2 cpu more; no node has cpu free"
+MESSAGE = "needs 2 cpu more; no node has cpu left"
 
 
 def objects(picture: str = PICTURE) -> dict[Kind, list[Object]]:

@@ -12,10 +12,11 @@ import numpy as np
 
 from vscheduler.core.api.contracts import FilterResult, NodeView
 from vscheduler.core.placement import nominated_pods
+from vscheduler.core.placement.reserved_room import ReservedAmounts
 from vscheduler.core.session.interfaces import Holes
 from vscheduler.core.session.session import Session
 from vscheduler.model import refusals, resources
-from vscheduler.model.decisions import MissingResource, RefusalCounts
+from vscheduler.model.decisions import MissingResource, RefusalCounts, ReservedFor
 from vscheduler.model.jobs import Task
 from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.model.refusals import Refusal, RefusalCode
@@ -44,13 +45,15 @@ class Explanations:
         self._empty: list[RefusedNodes] = []
         self._usable: list[UsableNodes] = []
 
-    def now(self, task: Task, results: Sequence[FilterResult]) -> tuple[RefusalCounts, Holes]:
-        """Return why nodes refuse this task after pending releases, by these filter results."""
+    def now(self, task: Task, results: Sequence[FilterResult]) -> "RefusedNodes":
+        """Return the nodes that refuse this task after pending releases, by these filter results,
+        until a node changes.
+        """
         session = self._session
         if session.nominated.of(task) is not None:  # what is free differs from pod to pod
             results = (*results, *nominated_pods.verdicts(session, task))
             free = nominated_pods.room(session, task)
-            return RefusedNodes(session, results, free).counts(session.request(task))
+            return RefusedNodes(session, results, free)
         if self._changes != len(session.cluster.touched):
             self._changes = len(session.cluster.touched)
             self._now.clear()
@@ -58,7 +61,7 @@ class Explanations:
         if known is None:
             free = session.cluster.allocatable - session.cluster.future_used
             known = self._refused(self._now, results, free)
-        return known.counts(session.request(task))
+        return known
 
     def empty(self, task: Task, results: Sequence[FilterResult]) -> tuple[RefusalCounts, Holes]:
         """Return why nodes would refuse this task without any pods on them."""
@@ -125,7 +128,7 @@ class RefusedNodes:
                 refusal = refusals.of(result.refusal)
                 self._counts[refusal] = self._counts.get(refusal, 0) + refused
             alive &= passes
-        self._rows = np.flatnonzero(alive)
+        self._usable, self._rows = alive, np.flatnonzero(alive)
         self._free = free
         self._columns: dict[int, list[int]] = {}
         """Free amounts in ascending order, by column."""
@@ -158,6 +161,10 @@ class RefusedNodes:
                 holes.append(self._hole(column))
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return tuple(ordered), tuple(sorted(holes, key=lambda hole: hole.resource))
+
+    def kept_out_by(self, request: Vector, reserved: ReservedAmounts) -> ReservedFor | None:
+        """Return for whom room is kept that a pod with this request would find."""
+        return reserved.keeping_out(request, self._usable, self._free)
 
     def _column(self, column: int) -> list[int]:
         if column not in self._columns:

@@ -5,16 +5,18 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import FilterResult, NodeView
 from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.placement import explanations, lookahead, nominated_pods
-from vscheduler.core.placement.explanations import Explanations
+from vscheduler.core.placement.explanations import Explanations, RefusedNodes
 from vscheduler.core.placement.lookahead import Lookahead
 from vscheduler.core.placement.node_answers import NodeAnswers
 from vscheduler.core.placement.plans import Plan, PlanKey, Rows, Unfiltered
+from vscheduler.core.placement.reserved_room import ReservedRoom
 from vscheduler.core.session import dispatch
 from vscheduler.core.session.interfaces import Choice, Explanation, Holes
 from vscheduler.core.session.session import Session
@@ -66,8 +68,9 @@ class Placement:
         self._ahead = Lookahead()
         self._answers = NodeAnswers(session)
         self._explanations = Explanations(session)
-        self._explained: dict[Hashable, tuple[int, Explanation]] = {}
+        self._explained: dict[Hashable, tuple[int, Explanation, RefusedNodes]] = {}
         """Why nodes refuse tasks, by plan, with the number of changes of nodes so far."""
+        self._reserved = ReservedRoom(session)
 
     def choose(self, task: Task) -> Choice | None:
         """Return the best node for this task in the present state, or None.
@@ -173,24 +176,35 @@ class Placement:
         return np.where(later > -np.inf, later, 0.0)
 
     def explanation(self, task: Task) -> Explanation:
+        """Return why nodes refuse this task, and which other jobs they keep room for."""
+        explained, nodes = self._explanation(task)
+        reserved = self._reserved.now()
+        if reserved is None:
+            return explained
+        others = reserved.without(task.job)
+        keeps_out = nodes.kept_out_by(self._session.request(task), others)
+        return replace(explained, reserved=keeps_out)
+
+    def _explanation(self, task: Task) -> tuple[Explanation, RefusedNodes]:
         """Return why nodes refuse this task, computed once until a node changes."""
         key, version = self._key(task), len(self._session.cluster.touched)
         known = self._explained.get(key)
         if known is not None and known[0] == version and self._session.dispatch.declares_nodes:
-            return known[1]
+            return known[1:]
         self._session.spend("explanations", EXPLANATION_COST)
         view = self._session.cluster.view()
         lasting = self._answers.lasting(task, view)
         results = [*lasting, *self._answers.pauses(task, view)]
-        found = self._explanations.now(task, results)
-        if not found[0]:
-            found = self._explanations.now(task, [*results, *self._excluded(task)])
+        request = self._session.request(task)
+        nodes = self._explanations.now(task, results)
+        if not nodes.counts(request)[0]:
+            nodes = self._explanations.now(task, [*results, *self._excluded(task)])
         outsized = self._explanations.outsized(
             task, [each for each in lasting if not each.temporary]
         )
-        explained = Explanation(*found, outsized)
-        self._explained[key] = version, explained
-        return explained
+        explained = Explanation(*nodes.counts(request), outsized)
+        self._explained[key] = version, explained, nodes
+        return explained, nodes
 
     def empty_node_explanation(self, task: Task) -> Explanation:
         """Return why nodes would refuse this task without any running pods.
@@ -220,7 +234,9 @@ class Placement:
 
     def refusals(self, task: Task) -> tuple[RefusalCounts, Holes]:
         """Return refusals with node counts, and the largest free amounts."""
-        return self._explanations.now(task, self.verdicts(task, self._session.cluster.view()))
+        session = self._session
+        nodes = self._explanations.now(task, self.verdicts(task, session.cluster.view()))
+        return nodes.counts(session.request(task))
 
     def verdicts(self, task: Task, view: NodeView) -> Sequence[FilterResult]:
         """Return the results of all filters for these nodes, pauses after refusals included."""

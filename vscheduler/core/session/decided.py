@@ -57,6 +57,8 @@ class Decided:
         """Reservations for pods that the owners of evicted pods are expected to create."""
         self.moved_in: Collection[TaskId] = self._moved_in
         """Pods that have taken over a reservation made for a replacement pod."""
+        self.version = 0
+        """Changes with what waits on nodes, and with nominations."""
         self._ends_soon: list[EndsSoon] = []
         self.ends_soon: Sequence[EndsSoon] = self._ends_soon
         self.wake_at: float | None = None
@@ -69,14 +71,16 @@ class Decided:
     def pipeline(self, task: Task, node: str) -> None:
         """Let the task wait on the node for the rest of the cycle."""
         self._pipelined[task.uid] = Pipeline(task=task, node=node)
+        self.version += 1
 
     def withdraw(self, task: Task) -> None:
         """Let the task no longer wait, if the task did."""
         self._pipelined.pop(task.uid, None)
+        self.version += 1
 
     def start(self, task: Task, node: str) -> None:
         """Bind a task that waited on the node."""
-        del self._pipelined[task.uid]
+        self.withdraw(task)
         self.bind(task, node)
 
     def evict(self, evicts: Mapping[TaskId, Evict]) -> None:
@@ -90,6 +94,7 @@ class Decided:
     def nominate(self, task: Task, node: str) -> None:
         """Reserve resources freed by evictions on the node for the waiting task."""
         self._nominations[task.uid] = node
+        self.version += 1
 
     def move_in(self, task: Task, node: str) -> None:
         """Let the task take over a reservation made for a replacement pod."""

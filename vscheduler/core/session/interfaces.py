@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vscheduler.core.api import views
 from vscheduler.core.api.contracts import FilterResult, NodeView
 from vscheduler.core.session.job_state import JobState
-from vscheduler.model.decisions import MissingResource, RefusalCounts
+from vscheduler.model.decisions import MissingResource, RefusalCounts, ReservedFor
 from vscheduler.model.jobs import Task
 from vscheduler.model.nodes import Mask
 from vscheduler.model.pod_affinity import PodPresence
@@ -39,6 +39,8 @@ class Explanation(msgspec.Struct, frozen=True):
     holes: Holes
     outsized: Holes
     """The largest node's amounts, if the task is larger than any node that the task may use."""
+    reserved: ReservedFor | None = None
+    """For whom nodes keep room that the task would find there."""
 
 
 class Placement(Protocol):

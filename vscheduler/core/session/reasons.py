@@ -236,6 +236,7 @@ def no_room(session: Session, state: JobState, task: Task, *, empty: bool = Fals
         nodes=session.layout.size,
         refusals=found.refusals,
         holes=found.outsized or found.holes,
+        reserved=found.reserved,
         never_preempts=task.never_preempts and _evicts(session),
         unmatched=_unmatched(session, task, found.refusals),
     )

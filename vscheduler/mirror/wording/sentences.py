@@ -25,6 +25,7 @@ from vscheduler.model.decisions import (
     ReasonCode,
     RefusedBind,
     ReservedAhead,
+    ReservedFor,
     Shortage,
 )
 from vscheduler.model.jobs import InvalidPod, Job
@@ -515,7 +516,8 @@ def _no_claim(reason: Reason) -> str:
 def _no_room(reason: Reason) -> str:
     if without_claim := _no_claim(reason):
         return without_claim
-    beside = reason.promised is not None and reason.promised.reserves
+    promised = reason.promised is not None and reason.promised.reserves
+    beside = promised or reason.reserved is not None
     if reason.proof is None or _is_about_one(reason):
         # How much fits beside what is reserved tells nobody what is free.
         parts = [*_cause(reason), *(_needs(reason) if beside else _free(reason))]
@@ -528,7 +530,17 @@ def _no_room(reason: Reason) -> str:
         refusals = refusal_sentences.counted(reason.refusals)
         reserved = " beside what is reserved" if beside else ""
         parts.append(f"0/{reason.nodes} {nodes} available{reserved}: {refusals}")
+    if reason.reserved is not None:
+        parts.append(_reserved(reason.reserved))
     return "; ".join(parts)
+
+
+def _reserved(reserved: ReservedFor) -> str:
+    """Return `room on 3 nodes is reserved for team-a/big and 2 more jobs`."""
+    nodes = f"{reserved.nodes} node{'' if reserved.nodes == 1 else 's'}"
+    others = f" and {reserved.others} more job{'' if reserved.others == 1 else 's'}"
+    more = others if reserved.others else ""
+    return f"room on {nodes} is reserved for {reserved.job}{more}"
 
 
 def _is_about_one(reason: Reason) -> bool:
@@ -625,7 +637,7 @@ def _holes(reason: Reason) -> list[str]:
 
 
 def _none_free(reason: Reason, names: Sequence[str]) -> list[str]:
-    """Return `no node that it may use now has cpu or memory free`.
+    """Return `no node that it may use now has cpu or memory left`.
 
     Nodes that refuse the pod for something else may have them free.
     """
@@ -634,7 +646,7 @@ def _none_free(reason: Reason, names: Sequence[str]) -> list[str]:
     every = all(each.code is RefusalCode.INSUFFICIENT for each, _ in reason.refusals)
     node = "no node" if every else "no node that it may use now"
     after = " for the next pod" if 0 < reason.placed < reason.minimum else ""
-    return [f"{node} has {phrases.any_of(names)} free{after}"]
+    return [f"{node} has {phrases.any_of(names)} left{after}"]
 
 
 def _places(holes: Sequence[MissingResource]) -> list[str]:

@@ -63,7 +63,7 @@ def test_list(run: Run) -> None:
         ("0/1/1", "2/2", "2/2"),
         ("2/2/2", "-", "-"),
     ]
-    assert [row["REASON"] for row in rows] == ["no node has cpu free", "-", "-"]
+    assert [row["REASON"] for row in rows] == ["no node has cpu left", "-", "-"]
 
 
 def test_a_job_that_has_completed_doesnt_wait(run: Run, source: Fake) -> None:

@@ -10,10 +10,12 @@ from vscheduler.model.decisions import (
     DomainRoom,
     Evict,
     MissingResource,
+    NoPromise,
     PromisedStart,
     Reason,
     ReasonCode,
     ReservedAhead,
+    ReservedFor,
     Shortage,
 )
 from vscheduler.model.jobs import InvalidPod, Job, JobId, PodClass, Task, TaskId, TaskStatus
@@ -388,7 +390,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             ),
         },
         (
-            "needs 1.5 cpu, 1536Mi memory and 2 nvidia.com/gpu; no node has nvidia.com/gpu free; "
+            "needs 1.5 cpu, 1536Mi memory and 2 nvidia.com/gpu; no node has nvidia.com/gpu left; "
             "the largest hole is 1Gi memory on n1; 0/1 node is available: 1 Insufficient memory, "
             "1 Insufficient nvidia.com/gpu"
         ),
@@ -397,7 +399,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NO_ROOM,
         NO_ROOM | {"holes": (NONE_FREE,)},
         (
-            "needs 4 pods of 8 cpu; 2 of 4 fit; no node that it may use now has cpu free for the "
+            "needs 4 pods of 8 cpu; 2 of 4 fit; no node that it may use now has cpu left for the "
             "next pod; 0/5 nodes are available: 3 Insufficient cpu, "
             "2 node(s) had untolerated taint {gpu: true}"
         ),
@@ -409,8 +411,29 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         | {"request": {"cpu": 8000, "memory": GI}}
         | {"holes": (NONE_FREE, MissingResource(resource="memory", free=0, node="n2"))},
         (
-            "needs 4 pods of 8 cpu and 1Gi memory; 0 of 4 fit; no node has cpu or memory free; "
+            "needs 4 pods of 8 cpu and 1Gi memory; 0 of 4 fit; no node has cpu or memory left; "
             "0/3 nodes are available: 3 Insufficient cpu"
+        ),
+    ),
+    (
+        Code.NO_ROOM,
+        NO_ROOM | {"reserved": ReservedFor(job=JobId("lab/big"), others=0, nodes=1)},
+        (
+            "needs 4 pods of 8 cpu; 0/5 nodes are available beside what is reserved: "
+            "3 Insufficient cpu, 2 node(s) had untolerated taint {gpu: true}; "
+            "room on 1 node is reserved for lab/big"
+        ),
+    ),
+    (
+        Code.NO_ROOM,
+        NO_ROOM
+        | {"reserved": ReservedFor(job=JobId("lab/big"), others=1, nodes=3)}
+        | {"promised": PromisedStart(unknown=NoPromise.RUN_TIMES)},
+        (
+            "needs 4 pods of 8 cpu; 0/5 nodes are available beside what is reserved: "
+            "3 Insufficient cpu, 2 node(s) had untolerated taint {gpu: true}; "
+            "room on 3 nodes is reserved for lab/big and 1 more job; "
+            "no start is promised: pods that run have no max-run-time"
         ),
     ),
     (

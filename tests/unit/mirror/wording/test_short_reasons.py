@@ -52,7 +52,7 @@ CASES: dict[str, tuple[str, str]] = {
         node n1 cpu=2   queue q   queue r   job r/i min=2 preemptable=false n1*2
         job q/j min=1 cpu=1 -
         """,
-        "no node has cpu free",
+        "no node has cpu left",
     ),
     "a full queue": (
         """
