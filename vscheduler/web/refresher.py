@@ -61,13 +61,12 @@ class Refresher:
 
     async def _make(self) -> None:
         rest = pause = AGAIN_SECONDS
-        before = self._maker.view.versions
         with self._failures.contained("web", "view"):
-            self._seen = self._version()
+            before, self._seen = self._seen, self._version()
             look = await self._look()
             began = time.thread_time()
-            made = self._maker.make(look)
+            self._maker.make(look)
             pause = max(LEAST_SECONDS, REST * (time.thread_time() - began))
-            rest = 0.0 if made.versions == before else pause
+            rest = 0.0 if self._seen == before else pause
         now = time.monotonic()
         self._rested_at, self._due_at = now + rest, now + pause

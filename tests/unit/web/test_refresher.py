@@ -75,6 +75,18 @@ async def test_news_after_a_quiet_time_is_shown_at_once(clock: Clock) -> None:
     assert after.versions["queues"] > before.versions["queues"]
 
 
+async def test_shares_that_are_noted_by_the_clock_delay_nothing(clock: Clock) -> None:
+    """They are new every ten seconds, without any cycle."""
+    watched = Watched()
+    await watched.views.view()
+    clock.now += refresher.LEAST_SECONDS
+    watched.made.now = NOW + 600
+    noted = await watched.views.view()
+    assert noted.versions["fairness"] > 1
+    watched.change()
+    assert (await watched.views.view()).versions["queues"] > noted.versions["queues"]
+
+
 async def test_news_without_end_is_shown_once_a_second(clock: Clock) -> None:
     """Views share the interpreter with cycles."""
     watched = Watched()
