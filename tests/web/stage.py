@@ -128,6 +128,7 @@ class Finder:
             "podGroup": f"{namespace}/{name}",
             "startsInCycle": None,
             "reclaim": "Reclaim makes no room.",
+            "likelyStart": {"message": "Likely to start in 2h to 5h."},
             "remedies": [given | change for change in self.changes],
             "cutShort": ["weights"],
         }

@@ -120,6 +120,14 @@ def take(words: dict[str, Any]) -> Bounds:
     return bounds.of({name: words.pop(name) for name in bounds.NAMES})
 
 
+HISTORY = click.option(
+    "--history",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Expect jobs to run as long as those in this file, as `run --history-file` keeps it.",
+)
+
+
 def files(metavar: str, *, required: bool) -> Callable[[Decorated], Decorated]:
     """Return a decorator for the argument that names manifests."""
     return click.argument(

@@ -75,6 +75,7 @@ NOT_WITH_WHY = {
     metavar="NAMESPACE/NAME",
     help="Show why this PodGroup waits, and what would start it, instead of the decisions.",
 )
+@flags.HISTORY
 @click.option(
     "--strict", is_flag=True, help="Fail if anything in the input can't be used, or a plugin fails."
 )
@@ -92,6 +93,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     no_memos: bool,
     now: float | None,
     why: str,
+    history: Path | None,
     strict: bool,
     output: str,
     **most: Any,
@@ -108,6 +110,8 @@ def command(  # noqa: PLR0913 - one parameter per flag
         from vscheduler.simulator import run
     if why:
         _check_flags(click.get_current_context())
+    elif history is not None:
+        raise click.UsageError("--history has no effect without --why")
     asked = settings.Given(
         scheduler_name=scheduler_name, node_selector=node_selector, default_queue=default_queue
     )
@@ -134,7 +138,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
         screen.say(*loaded.warnings, *_left_out([*given.problems, *dropped]), err=True)
         _check_strict(given.problems, dropped, strict=strict)
         _check_nodes(given.collected.objects)
-        _why(given, loaded.policy, why, output)
+        _why(given, loaded.policy, why, history, output)
         return
     outcome = run.outcome(given, loaded.policy, options)
     screen.say(*loaded.warnings, *outcome.notes, *map(str, outcome.faults), err=True)
@@ -220,13 +224,13 @@ def _left_out(problems: Sequence[Problem]) -> list[str]:
     return [f"left out: {problem}" for problem in sorted(problems, key=str)]
 
 
-def _why(given: Given, policy: Policy, job: str, output: str) -> None:
-    """Print why a job waits, and what would start it."""
+def _why(given: Given, policy: Policy, job: str, history: Path | None, output: str) -> None:
+    """Print why a job waits, when it is likely to start, and what would start it."""
     with lazy_commands.importing():
-        from vscheduler.cli import tables
+        from vscheduler.cli import past_runs, tables
         from vscheduler.explain import remedies, wording
     try:
-        found = remedies.explain(given, policy, job)
+        found = remedies.explain(given, policy, job, past_runs.read(history, given.now))
     except remedies.NotWaitingError as error:
         screen.fail([f"--why: {error}"])
     tree = partial(wording.tree, found)

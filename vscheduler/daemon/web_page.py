@@ -349,6 +349,8 @@ class RemedyProcess:
 def command(settings: Settings, namespace: str, name: str) -> Sequence[str]:
     """Return the command line for one job."""
     words = [*_access(settings), f"--namespace={namespace}", "--output=json"]
+    if settings.history is not None and Path(settings.history.file).is_file():
+        words.append(f"--history={settings.history.file}")
     job = workloads.of_group_name(name)
     if job.kind == workloads.POD_GROUP and not jobs.is_native(JobId(name)):
         job = Workload(job.kind, f"{name}{workloads.OF_VOLCANO}")  # there may be one of each kind

@@ -20,6 +20,8 @@ from vscheduler.model.decisions import Reason
 from vscheduler.model.jobs import Job, JobId
 from vscheduler.model.reclaim_outlooks import ReclaimOutlook
 from vscheduler.model.refusals import RefusalCode
+from vscheduler.simulator.forecast import BudgetError, Forecast, forecast
+from vscheduler.simulator.past_runs import NO_PAST, PastRuns
 from vscheduler.simulator.run import Given
 
 BUDGET = 600_000
@@ -53,6 +55,10 @@ FINDERS: Sequence[tuple[str, Finder]] = (
     ("ends of jobs", evictions.ends),
 )
 """The kinds of changes, by the name that is shown when the budget ends their search."""
+
+
+LIKELY_START = "the likely start"
+"""What is shown beside these kinds if a budget ends the forecast."""
 
 
 class NotWaitingError(Exception):
@@ -91,8 +97,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """How many changed clusters were tried."""
     spent: int
     """Units of work of core.cycle."""
+    likely: Forecast | None = None
+    """When it is likely to start without a change; None unless it waits for what others have, and
+    that could be found out within the budget."""
     cut: tuple[str, ...] = ()
-    """The kinds of changes whose search was cut short by the budget: there may be others."""
+    """The kinds of changes whose search was cut short by the budget: there may be others. Also
+    LIKELY_START."""
 
     @property
     def untried(self) -> tuple[str, ...]:
@@ -103,21 +113,24 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(each.subject for each, _ in found if each.code is RefusalCode.CUSTOM)
 
 
-def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> Explanation:
+def explain(
+    given: Given, policy: Policy, job: str, past: PastRuns = NO_PAST, *, budget: int = BUDGET
+) -> Explanation:
     """Return why a job waits, and the smallest change of each kind that would start it.
 
     `job` is the id of a job, or of a PodGroup below a CompositePodGroup; of Kubernetes' own,
     `namespace/name` suffices if Volcano has none of that name. Raises NotWaitingError for a job
     that doesn't exist or doesn't wait. Nothing is returned that a trial hasn't verified: after the
     change, all pods of the minimum are bound within `trials.CYCLES` simulated cycles, in which
-    owners recreate evicted pods. Equal input gives equal results.
+    owners recreate evicted pods. Equal input gives equal results. `past` are run times of jobs that
+    have ended, for the forecast of its start, which has a budget of its own.
     """
     waiting = _waiting(given, job)
     tried = Trials(given, policy, waiting.id, budget)
     now = tried.starts(Nothing())
     found: dict[str, tuple[Remedy, ...]] = {}
     cut: list[str] = []
-    not_enough = None
+    not_enough, likely = None, None
     if not now:
         reason = now.first.reason if now.first else None
         searched = Search(tried, reason, trial=budget - tried.left, budget=budget)
@@ -125,6 +138,11 @@ def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> 
         if not any(found.values()):
             not_enough = _not_enough(searched, waiting)
         tried.close()
+        if waiting.tasks and turns.waits_for_others(reason):
+            try:
+                likely = forecast(given.mirror, given.now, policy, waiting.id, past)
+            except BudgetError:
+                cut.append(LIKELY_START)
     return Explanation(
         job=waiting.id,
         queue=waiting.queue,
@@ -138,6 +156,7 @@ def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> 
         owner=waiting.owner,
         trials=tried.count,
         spent=budget - tried.left,
+        likely=likely,
         cut=tuple(cut),
     )
 

@@ -39,11 +39,8 @@ CYCLES = 5
 they leave is used in the third.
 """
 
-OPENING_COST = 2_000
-JOB_COST = 4
-NODE_COST = 2
 PODS_PER_UNIT = 4
-"""Approximate microseconds of a cycle in which nothing is decided."""
+"""Objects whose share of a cycle in which nothing is decided is about a microsecond."""
 
 LARGE = 5_000
 ALIKE_MAX = 6
@@ -108,12 +105,7 @@ class Trials:
             and policy.has_action(ADMITS)
         )
         """Whether the job starts, for these trials, as soon as it is admitted."""
-        self._cost = (
-            OPENING_COST
-            + JOB_COST * len(self.snapshot.jobs)
-            + NODE_COST * self.snapshot.nodes.layout.size
-            + len(self.objects.all) // PODS_PER_UNIT
-        )
+        self._cost = run.opening_cost(self.snapshot) + len(self.objects.all) // PODS_PER_UNIT
         """Units of work of a cycle in which nothing is decided."""
         self.are_alike = False
         """Whether the cluster is so large that looking at it is most of what a trial costs."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from vscheduler.explain.changes import HigherPriority, Remedy, RunTime
 from vscheduler.explain.search import Search
 from vscheduler.model import jobs
-from vscheduler.model.decisions import ReasonCode
+from vscheduler.model.decisions import Reason, ReasonCode
 from vscheduler.model.jobs import WAITING, Job
 
 GRIDS = (3600, 600, 60, 10)
@@ -53,7 +53,7 @@ def prior(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the lowest priority, just above that of another job, with which the job starts."""
     if jobs.is_composite(job.id) or jobs.is_native(job.id):
         return  # all pods must have the priority, which can't be changed
-    if search.reason is not None and search.reason.code not in ABOUT_OTHERS:
+    if not waits_for_others(search.reason):
         return
     alone = jobs.is_lone_pod(job.id)
     levels = sorted({each.priority for each in _rivals(search, job)})
@@ -66,6 +66,11 @@ def prior(search: Search, job: Job) -> Iterator[Remedy]:
         if remedy is not None:
             yield remedy
             return
+
+
+def waits_for_others(reason: Reason | None) -> bool:
+    """Whether the job would start if others hadn't what it needs; with no reason it had no turn."""
+    return reason is None or reason.code in ABOUT_OTHERS
 
 
 def _rivals(search: Search, job: Job) -> Iterator[Job]:

@@ -1,5 +1,6 @@
 """Remedies in English, and as a JSON tree."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -131,6 +132,8 @@ def remedy_lines(explanation: Explanation) -> list[str]:
         return [phrases.without_pods(explanation.uncreated, explanation.owner)]
     untried = explanation.untried
     made = phrases.domains(_domains(explanation.reason))
+    likely = likely_start(explanation)
+    made += [likely] if likely and _is_known(explanation) else []
     made += phrases.remedies(
         explanation.starts,
         messages,
@@ -138,7 +141,28 @@ def remedy_lines(explanation: Explanation) -> list[str]:
         untried=untried,
         for_admission=explanation.for_admission,
     )
-    return made + phrases.not_enough(_not_enough(explanation))
+    made += phrases.not_enough(_not_enough(explanation))
+    return made + ([likely] if likely and not _is_known(explanation) else [])
+
+
+def likely_start(explanation: Explanation) -> str:
+    """Return when the job is likely to start, or why that isn't known, as a sentence; empty if it
+    doesn't start without a change, or has been promised a start and nothing more is known.
+    """
+    found = explanation.likely
+    promised = explanation.reason.promised if explanation.reason else None
+    if found is None or (not found.by_past and promised and promised.at < math.inf):
+        return ""
+    if found.earliest < math.inf:
+        return phrases.likely(found.earliest, found.latest, by_past=found.by_past)
+    if not found.unknown:
+        return ""
+    return phrases.unknown_start(found.unknown, found.pods)
+
+
+def _is_known(explanation: Explanation) -> bool:
+    """Whether anything is known of when the job starts."""
+    return explanation.likely is not None and explanation.likely.earliest < math.inf
 
 
 def _not_enough(explanation: Explanation) -> str:
@@ -165,12 +189,27 @@ def tree(explanation: Explanation) -> dict[str, Any]:
         "startsInCycle": explanation.starts,
         "forAdmission": explanation.for_admission,
         "domains": _domains(reason),
+        **({"likelyStart": _likely(explanation)} if explanation.likely else {}),
         "remedies": [_remedy(remedy) for remedy in explanation.remedies],
         **({"notEnough": said} if (said := _not_enough(explanation)) else {}),
         "cutShort": list(explanation.cut),
         "untried": list(explanation.untried),
         "trials": explanation.trials,
         "spent": explanation.spent,
+    }
+
+
+def _likely(explanation: Explanation) -> dict[str, Any]:
+    found = explanation.likely
+    assert found is not None
+    earliest, latest = (
+        None if each == math.inf else round(each) for each in (found.earliest, found.latest)
+    )
+    return {
+        "earliestSeconds": earliest,
+        "latestSeconds": latest,
+        "byPastRuns": found.by_past,
+        "message": likely_start(explanation),
     }
 
 

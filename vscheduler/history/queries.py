@@ -21,8 +21,11 @@ from numpy.typing import NDArray
 
 from vscheduler.history import schema
 from vscheduler.history.records import JobRecord, JobState
+from vscheduler.mirror.wording.phrases import PAST_DAYS
 from vscheduler.model import jobs
+from vscheduler.model.jobs import JobId
 from vscheduler.model.resources import ResourceMap
+from vscheduler.simulator.past_runs import PastRun, PastRuns
 
 QUERY_SECONDS = 20.0
 STEPS_BETWEEN_LOOKS = 100_000
@@ -30,6 +33,9 @@ STEPS_BETWEEN_LOOKS = 100_000
 
 FAR = 1 << 62
 """Later than anything."""
+
+RUNS_MAX = 100_000
+"""So many jobs, the latest, count for how long others run."""
 
 STEPS_MAX = 2_000
 """How many steps a series has at most."""
@@ -215,6 +221,30 @@ class Reader:
             for job in found
         ]
 
+    def past_runs(self, now: int) -> PastRuns:
+        """Return how long jobs have run that ended in the last days that count, or still run."""
+        ran = f"""SELECT queue.text, namespace.text, job, owner, {{seconds}}
+            FROM jobs JOIN names AS queue ON queue.id = queue
+            JOIN names AS namespace ON namespace.id = namespace
+            WHERE last_started IS NOT NULL AND {{condition}}
+            ORDER BY jobs.id DESC LIMIT {RUNS_MAX}"""
+        ended = ran.format(
+            seconds="last_ended - last_started",
+            condition="finished >= ? AND last_ended >= last_started",
+        )
+        running = ran.format(
+            seconds="? - last_started",
+            condition=f"finished IS NULL AND state = '{JobState.RUNNING}'",
+        )
+        with self._asking() as link:
+            made = PastRuns(
+                _past_run(row, ended=True)
+                for row in link.execute(ended, (now - PAST_DAYS * 86400,))
+            )
+            for row in link.execute(running, (now,)):
+                made.add(_past_run(row, ended=False))
+        return made
+
     def report(self, by: By, wanted: Filter, now: int) -> list[Row]:
         """Return sums over [since, until), by name. Filters by owner, name and state don't count:
         sums are about pods.
@@ -367,6 +397,14 @@ COLUMNS = {
 JOBS = f"""SELECT {", ".join(each or name for name, each in COLUMNS.items())}
 FROM jobs JOIN names AS scheduler ON scheduler.id = scheduler JOIN names AS user ON user.id = user
 JOIN names AS queue ON queue.id = queue JOIN requests ON requests.id = request"""
+
+
+def _past_run(row: tuple[Any, ...], *, ended: bool) -> PastRun:
+    queue, namespace, job, owner, seconds = row
+    name = owner or jobs.names_of(JobId(job))[1]
+    return PastRun(
+        queue=queue, namespace=namespace, name=name, seconds=max(0.0, float(seconds)), ended=ended
+    )
 
 
 def _job(row: tuple[Any, ...]) -> PastJob:

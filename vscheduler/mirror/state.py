@@ -332,6 +332,10 @@ class Mirror:
             carried=carried,
         )
 
+    def entry(self, kind: Kind, key: str) -> Entry | None:
+        """Return an object as last seen (a pod: by UID); a Part with it restores it."""
+        return self._entries[kind].get(key)
+
     def reference(self, kind: Kind, key: str) -> Reference | None:
         """Return the UID and version of an object (a pod: by UID), for write preconditions."""
         entry = self._entries[kind].get(key)

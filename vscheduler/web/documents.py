@@ -462,6 +462,7 @@ def remedies(found: Mapping[str, Any], access: Access) -> Document:
         "forAdmission": bool(found.get("forAdmission")),
         "reclaim": plain_text.shown(reclaim),
         "domains": [plain_text.shown(str(each)) for each in found.get("domains", ())],
+        "likelyStart": plain_text.shown(str(found.get("likelyStart", {}).get("message", ""))),
         "remedies": [
             {
                 "change": each["change"],

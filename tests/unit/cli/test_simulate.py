@@ -9,6 +9,9 @@ from click import testing
 
 from vscheduler.cli import main
 from vscheduler.core.plugins import gang
+from vscheduler.history.records import Batch, JobRecord, JobState
+from vscheduler.history.store import Limits, Store
+from vscheduler.model.jobs import JobId
 from vscheduler.testing import pictures
 
 PICTURE = """
@@ -392,6 +395,52 @@ def test_why_shows_what_would_start_a_job(tmp_path: Path) -> None:
     tree = json.loads(invoke(file, "--why", "default/late", "-o", "json").stdout)
     assert tree == yaml.safe_load(invoke(file, "--why", "default/late", "-o", "yaml").stdout)
     assert (tree["podGroup"], tree["queue"], tree["startsInCycle"]) == ("default/late", "q", None)
+
+
+BEHIND = "node n1 cpu=4   queue q   job q/busy scheduled=600 n1@4   job q/late -"
+
+
+def test_why_says_when_a_job_is_likely_to_start(tmp_path: Path) -> None:
+    """As long as jobs ran in a file of history; a file that isn't one is named, and left out."""
+    file, history = write(tmp_path / "all.yaml", pictures.documents(BEHIND)), tmp_path / "h.db"
+    said = "When it starts isn't known: 1 pod on nodes has no vscheduler.io/max-run-time"
+    assert said in invoke(file, "--why", "default/late").stdout
+    now = int(pictures.NOW.timestamp())
+    ran = [
+        JobRecord(
+            uid=str(at),
+            scheduler="vscheduler",
+            job=JobId(f"default/old-{at}"),
+            queue="q",
+            created=0,
+            started=now - 8000,
+            last_started=now - 8000,
+            last_ended=now - 8000 + 900,
+            finished=now - 7100,
+            state=JobState.COMPLETED,
+        )
+        for at in range(10)
+    ]
+    store = Store(history, Limits())
+    store.write(Batch(jobs=ran), now)
+    store.close()
+    done = invoke(file, "--why", "default/late", "--history", str(history))
+    said = "Likely to start in about 5m, by run times of the last 30 days."
+    assert said in done.stdout
+    tree = invoke(file, "--why", "default/late", "--history", str(history), "-o", "json")
+    assert json.loads(tree.stdout)["likelyStart"] == {
+        "earliestSeconds": 300,
+        "latestSeconds": 300,
+        "byPastRuns": True,
+        "message": said,
+    }
+    broken = tmp_path / "broken.db"
+    broken.write_text("nothing of the kind")
+    done = invoke(file, "--why", "default/late", "--history", str(broken))
+    assert f"Run times of the past don't count: {broken} can't be read" in done.stderr
+    assert "When it starts isn't known" in done.stdout
+    alone = invoke(file, "--history", str(history))
+    assert "--history has no effect without --why" in alone.stderr
 
 
 @pytest.mark.parametrize("why", [[], ["--why=default/bare"]])

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from vscheduler.daemon import settings, web_page
-from vscheduler.daemon.settings import Given
+from vscheduler.daemon.settings import Given, History
 from vscheduler.daemon.web_page import RemedyProcess
 from vscheduler.web.remedies import FinderError
 
@@ -42,6 +42,16 @@ def test_the_command_has_the_daemons_own_settings() -> None:
         *("--kubeconfig=/k", "--scheduler-conf=/c", "--node-selector=pool=batch"),
         *("--namespace=lab", "--output=json"),
     ]
+
+
+def test_the_command_reads_the_history_that_is_kept(tmp_path: Path) -> None:
+    """Once there is any: only the leader writes it."""
+    file = tmp_path / "history.db"
+    kept = History(file=str(file), max_age_seconds=1.0, max_bytes=1, user_label="user")
+    given = replace(GIVEN, history=kept)
+    assert not any("--history" in word for word in web_page.command(given, "lab", "train"))
+    file.touch()
+    assert f"--history={file}" in web_page.command(given, "lab", "train")
 
 
 def test_of_podgroups_of_one_name_one_is_asked_about() -> None:

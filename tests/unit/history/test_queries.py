@@ -1,11 +1,13 @@
 """Whom and what queries look at."""
 
+import math
 import os
 import random
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from vscheduler.history import documents
@@ -13,6 +15,7 @@ from vscheduler.history.queries import By, Filter, Reader, Visible
 from vscheduler.history.records import Batch, Ending, JobRecord, JobState, RunRecord
 from vscheduler.history.store import Limits, Store
 from vscheduler.model.jobs import JobId, TaskId
+from vscheduler.simulator import past_runs
 
 START = 1_700_000_000
 EVENTS = int(os.environ.get("HISTORY_EVENTS", "100000"))
@@ -96,6 +99,7 @@ QUESTIONS: dict[str, Callable[[Reader], object]] = {
     "the latest jobs": lambda reader: reader.jobs(ALL, NOW, limit=200),
     "jobs of a tenant": lambda reader: reader.jobs(Filter(visible=OWN), NOW, limit=200),
     "jobs of a queue": lambda reader: reader.jobs(Filter(queues=["queue-7"]), NOW, limit=200),
+    "how long jobs run": lambda reader: reader.past_runs(NOW),
     "a job": lambda reader: reader.jobs(Filter(names=["job-77"]), NOW, limit=200),
     "no job": lambda reader: reader.jobs(Filter(states=["Deleted"]), NOW, limit=200),
 }
@@ -111,6 +115,43 @@ def test_questions_about_a_large_history_are_answered_soon(large: Path, question
         QUESTIONS[question](reader)
         spent.append(time.process_time() - began)
     assert min(spent) < QUERY_SECONDS, spent
+
+
+def test_jobs_that_ended_lately_or_run_tell_how_long_jobs_run(tmp_path: Path) -> None:
+    """Their last run counts; who never ran, or ended long ago, doesn't."""
+    day = 86_400
+
+    def job(number: int, state: JobState, started: int | None = None) -> JobRecord:
+        return JobRecord(
+            uid=f"u{number}",
+            scheduler="s",
+            job=JobId(f"ns/train-{number}"),
+            queue="q",
+            created=NOW - 50 * day,
+            started=started,
+            last_started=started,
+            state=state,
+        )
+
+    def ended(number: int, seconds: int, at: int) -> JobRecord:
+        before = job(number, JobState.COMPLETED, at - seconds)
+        return msgspec.structs.replace(before, last_ended=at, finished=at)
+
+    store = Store(tmp_path / "history.db", Limits())
+    records = [
+        *(ended(at, 100, NOW - at * day) for at in range(past_runs.FEWEST)),
+        *(ended(at, 7, NOW - 31 * day) for at in range(20, 60)),
+        *(job(at, JobState.RUNNING, NOW - 300) for at in range(60, 70)),
+        *(job(at, JobState.WAITING, NOW - 5) for at in range(70, 90)),
+        job(90, JobState.WAITING),
+    ]
+    store.write(Batch(jobs=records), START)
+    store.close()
+    found = Reader(tmp_path / "history.db").past_runs(NOW)
+    kind = ("q", "ns", "train-")
+    assert found.left(kind, 0.0, 0.5) == 100.0
+    assert found.left(kind, 0.0, 0.51) == math.inf
+    assert found.left(kind, 30.0, 0.1) == 70.0
 
 
 def test_each_api_has_namespaces_of_its_own(tmp_path: Path) -> None:

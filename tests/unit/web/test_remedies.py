@@ -44,6 +44,7 @@ def test_only_changes_that_a_visitor_may_see_are_shown() -> None:
         "podGroup": "robotics/late",
         "reclaim": "Reclaim makes no room.",
         "notEnough": "create queue q: after that, there is no room",
+        "likelyStart": {"message": "Likely to start in 2h to 5h."},
         "remedies": [
             {"startsInCycle": 1, "evictions": 0, "evicted": [], "minimal": None} | each
             for each in CHANGES
@@ -53,6 +54,7 @@ def test_only_changes_that_a_visitor_may_see_are_shown() -> None:
     tenant = Access(name="t", groups_in=namespaces, pods_in=namespaces)
     made = documents.remedies(found, tenant)
     assert (messages(made), made["hidden"], made["reclaim"]) == (["lower", "wait"], 5, "")
+    assert made["likelyStart"] == "Likely to start in 2h to 5h."
     whole = documents.remedies(found, stage.everything())
     assert (len(whole["remedies"]), whole["hidden"]) == (6, 1)
     assert whole["reclaim"] == "Reclaim makes no room."

@@ -3,15 +3,17 @@ wait, and those of the past.
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import click
 import msgspec
 
-from vscheduler.cli import lazy_commands, screen
+from vscheduler.cli import flags, lazy_commands, screen
 from vscheduler.cli.job import job_figures, selection
 from vscheduler.cli.job.job_figures import Job, Places
 from vscheduler.cli.job.selection import Selection
@@ -28,7 +30,7 @@ from vscheduler.mirror import workloads
 from vscheduler.mirror.wording import plain_text
 
 with lazy_commands.importing():
-    from vscheduler.cli import loading, reading
+    from vscheduler.cli import loading, past_runs, reading
     from vscheduler.cli.job import configured, explained, listing, page_client, past, placing
     from vscheduler.cli.job.configured import Configured
     from vscheduler.cli.job.explained import Explained
@@ -239,12 +241,15 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
     show_default=True,
     help="Output format.",
 )
+@flags.HISTORY
 @_options
-def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None:
+def why_command(
+    *, names: tuple[str, ...], output: str, history: Path | None, **given_flags: object
+) -> None:
     """Explain why jobs wait: the scheduler's reason with numbers, the place in line, what the queue
     has of what it deserves, and which changes would start the job.
     """
-    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    given = Flags(**given_flags)  # type: ignore[arg-type]  # the flags are its fields
     if given.server:
         with _page(given) as (page, namespace):
             notes = page.notes()
@@ -257,9 +262,9 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
             seen = placing.look(cluster, namespace)
         found, missing = _chosen(names, seen, cluster, namespace, configurations)
         around = placing.surroundings(cluster) if any(each.waits for each in found) else None
-        told = zip(
-            found, explained.explanations_of(found, seen, around, configurations), strict=True
-        )
+        past = past_runs.read(history, time.time())
+        explanations_of = explained.explanations_of(found, seen, around, configurations, past)
+        told = zip(found, explanations_of, strict=True)
         readable = around is not None and seen.complete
         explanations = []
         for each, explanation in told:

@@ -26,6 +26,7 @@ from vscheduler.mirror.workloads import Workload
 from vscheduler.model import jobs, resources
 from vscheduler.model.jobs import JobId, Phase
 from vscheduler.simulator import run
+from vscheduler.simulator.past_runs import PastRuns
 from vscheduler.simulator.run import Given
 
 Object = Mapping[str, Any]
@@ -212,12 +213,14 @@ def explanations_of(
     seen: Seen,
     around: Sequence[Object] | None,
     configurations: Configured,
+    past: PastRuns,
 ) -> Iterator[Explanation | None]:
     """Iterate over the changes that would start waiting jobs; None where they can't be known, or if
     the job doesn't wait.
 
-    `around` are the objects of `placing.surroundings`. Each change is verified by the scheduler's
-    own decisions on these objects, as in `vscheduler simulate --why`. They are read once.
+    `around` are the objects of `placing.surroundings`, `past` run times for forecasts. Each change
+    is verified by the scheduler's own decisions on these objects, as in `vscheduler simulate
+    --why`. They are read once.
     """
 
     @functools.cache
@@ -232,7 +235,7 @@ def explanations_of(
         if readable and job.waits and not _has_claims(job, seen):
             policy = configurations.of(job.scheduler).policy
             with suppress(NotWaitingError):
-                explanation = remedies.explain(given(job.scheduler), policy, job.key)
+                explanation = remedies.explain(given(job.scheduler), policy, job.key, past)
         yield explanation
 
 

@@ -244,8 +244,9 @@ def remedy_lines(found: Document) -> Sequence[str]:
     messages = [each["message"] for each in found["remedies"]]
     starts, cut = found["startsInCycle"], found["cutShort"]
     hidden, untried = found["hidden"], found.get("untried", ())
-    domains = phrases.domains(found.get("domains", ()))
-    lines = domains + phrases.remedies(
+    lines = phrases.domains(found.get("domains", ()))
+    lines += [said] if (said := found.get("likelyStart")) else []
+    lines += phrases.remedies(
         starts,
         messages,
         cut,

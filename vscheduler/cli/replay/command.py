@@ -59,6 +59,13 @@ from vscheduler.model.resources import MEMORY
     help="Another configuration, or another kind of backfill, to show beside the first.",
 )
 @click.option("--keep-limits", is_flag=True, help="End jobs at their limit.")
+@click.option(
+    "--forecast",
+    "forecast_every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Forecast the start of each Nth job that has to wait, and compare.",
+)
 @click.option("--resume", is_flag=True, help="Let evicted jobs go on where they were.")
 @click.option(
     "--termination-seconds",
@@ -89,6 +96,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     backfill: str | None,
     against: str | None,
     keep_limits: bool,
+    forecast_every: int | None,
     resume: bool,
     termination_seconds: float,
     output: str,
@@ -111,7 +119,10 @@ def command(  # noqa: PLR0913 - one parameter per flag
         jobs, cluster, nodes=nodes, cpus=node_cpus, gpus=node_gpus, memory=node_memory
     )
     options = Options(
-        keep_limits=keep_limits, resume=resume, termination_seconds=termination_seconds
+        keep_limits=keep_limits,
+        resume=resume,
+        termination_seconds=termination_seconds,
+        forecast_every=forecast_every or 0,
     )
     found = [
         playing.play(policy, jobs, build, options, one_queue=one_queue)

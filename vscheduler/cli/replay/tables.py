@@ -84,7 +84,10 @@ def _figures(played: Sequence[Replayed]) -> Section:
     both = len(played) > 1
     head = ("figure", *(each.name for each in played), *["difference"] * both)
     rows = []
-    for name, number, written in _rows(unit_of(played[0].figures)):
+    shown = list(_rows(unit_of(played[0].figures)))
+    if any(each.history.expected for each in played):
+        shown += _FORECASTS
+    for name, number, written in shown:
         values = [number(each.figures) for each in played]
         difference = _signed(written, values[-1] - values[0])
         rows.append((name, *map(written, values), *[difference] * both))
@@ -134,3 +137,15 @@ def _signed(written: Callable[[float], str], number: float) -> str:
     """Return a difference with its sign; without one if it is written as nothing."""
     text = written(abs(number))
     return text if text == written(0.0) else f"{'-' if number < 0 else '+'}{text}"
+
+
+_FORECASTS: Sequence[Row] = (
+    ("starts that were forecast", lambda of: of.forecasts.jobs, _count),
+    ("forecasts that weren't possible", lambda of: of.forecasts.unknown, _count),
+    ("started between the times forecast", lambda of: of.forecasts.within, _count),
+    ("started before", lambda of: of.forecasts.before, _count),
+    ("started after", lambda of: of.forecasts.after, _count),
+    ("before or after, P50", lambda of: of.forecasts.error_p50, phrases.duration),
+    ("before or after, P90", lambda of: of.forecasts.error_p90, phrases.duration),
+)
+"""Rows of replays with forecasts."""

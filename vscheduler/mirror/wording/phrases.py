@@ -7,9 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from vscheduler.model import resources
 from vscheduler.model.resources import ResourceSpace
+from vscheduler.model.run_times import MAX_RUN_TIME
 
 BINDS_MAX = 3
 """How many binds of the same moment are named."""
+
+PAST_DAYS = 30
+"""For so many days, run times of jobs that have ended count for forecasts."""
 
 COUNTED = re.compile(r"\d+ of \d+ fits?")
 SHORT_MAX = 72
@@ -216,6 +220,45 @@ def domains(messages: Sequence[str]) -> list[str]:
 def not_enough(said: str) -> list[str]:
     """Return a line about what has to be done first, and why the job waits after that, too."""
     return [f"It isn't enough to {said}."] if said else []
+
+
+def likely(earliest: float, latest: float, *, by_past: bool) -> str:
+    """Return `Likely to start in 2h to 5h, by run times of the last 30 days.`; times in seconds,
+    the latest may be infinite.
+    """
+    if not by_past:
+        return f"Starts in about {roughly(latest)}, if all pods run for as long as they may."
+    basis = f"by run times of the last {PAST_DAYS} days"
+    if latest == math.inf:
+        return f"Likely to start in {roughly(earliest)} or much later, {basis}."
+    times = dict.fromkeys(map(roughly, (earliest, latest)))
+    about = "" if len(times) > 1 else "about "
+    return f"Likely to start in {about}{' to '.join(times)}, {basis}."
+
+
+def unknown_start(unknown: int, count: int) -> str:
+    """Return that it isn't known when a job starts: of how many pods on nodes nothing tells how
+    long they run.
+    """
+    which = f"{'' if unknown == count else f'{unknown} of '}{pods(count)}"
+    has, them = ("has", "it") if unknown == count == 1 else ("have", "them")
+    return (
+        f"When it starts isn't known: {which} on nodes {has} no {MAX_RUN_TIME}, and no history "
+        f"tells how long jobs like {them} run."
+    )
+
+
+def roughly(seconds: float) -> str:
+    """Return a duration without more digits than are known: `1m`, `45m`, `2h30m`, `13h`, `3d`."""
+    minutes = max(1, round(seconds / 60))
+    if minutes > 10:
+        minutes = round(minutes / 5) * 5
+    if minutes < 60:
+        return f"{minutes}m"
+    if minutes < 10 * 60:
+        return duration(round(minutes / 10) * 600)
+    hours = round(minutes / 60)
+    return f"{hours}h" if hours < 48 else f"{round(hours / 24)}d"
 
 
 def remedies(

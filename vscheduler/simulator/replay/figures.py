@@ -51,6 +51,21 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     early_p90: float
 
 
+class Forecasts(msgspec.Struct, frozen=True, kw_only=True):
+    """How starts compare with the times between which they were likely."""
+
+    jobs: int
+    """For how many jobs both times were known."""
+    unknown: int
+    """For how many they weren't."""
+    within: int
+    before: int
+    after: int
+    error_p50: float
+    """How many seconds before or after these times jobs started; 0 between them."""
+    error_p90: float
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """What was the case at instants that are equally far apart."""
 
@@ -92,6 +107,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that never started, with the reason."""
     cycles: int
     promises: Promises
+    forecasts: Forecasts
     series: Series
 
 
@@ -177,6 +193,7 @@ def _figures(
         unstarted={jobs[at].id: reason for at, reason in history.unstarted.items()},
         cycles=history.cycles,
         promises=_promises(history),
+        forecasts=_forecasts(history),
         series=series,
     )
 
@@ -210,6 +227,15 @@ def tree(replay: Replayed) -> dict[str, Any]:
             "missed": figures.promises.missed,
             "earlyP50": _round(figures.promises.early_p50),
             "earlyP90": _round(figures.promises.early_p90),
+        },
+        "forecasts": {
+            "jobs": figures.forecasts.jobs,
+            "unknown": figures.forecasts.unknown,
+            "within": figures.forecasts.within,
+            "before": figures.forecasts.before,
+            "after": figures.forecasts.after,
+            "errorP50": _round(figures.forecasts.error_p50),
+            "errorP90": _round(figures.forecasts.error_p90),
         },
         "makespan": _round(figures.makespan),
         "unstarted": [{"id": name, "reason": why} for name, why in figures.unstarted.items()],
@@ -259,10 +285,34 @@ def _waits(waits: Floats) -> Waits:
     )
 
 
-def _promises(history: History) -> Promises:
+def _first_starts(history: History) -> dict[int, float]:
     started: dict[int, float] = {}
     for run in history.runs:
         started[run.job] = min(run.start, started.get(run.job, run.start))
+    return started
+
+
+def _forecasts(history: History) -> Forecasts:
+    started = _first_starts(history)
+    known = {at: each for at, each in history.expected.items() if each.latest < np.inf}
+    starts = np.array([started.get(at, np.inf) for at in known])
+    early = np.array([each.earliest for each in known.values()]) - starts
+    late = starts - np.array([each.latest for each in known.values()])
+    errors = np.sort(np.maximum(0.0, np.maximum(early, late)))
+    before, after = int((early > LATE_SECONDS).sum()), int((late > LATE_SECONDS).sum())
+    return Forecasts(
+        jobs=len(known),
+        unknown=len(history.expected) - len(known),
+        within=len(known) - before - after,
+        before=before,
+        after=after,
+        error_p50=_nearest(errors, 0.5) if len(errors) else 0.0,
+        error_p90=_nearest(errors, 0.9) if len(errors) else 0.0,
+    )
+
+
+def _promises(history: History) -> Promises:
+    started = _first_starts(history)
     pairs = [(each, started.get(at, np.inf)) for at, each in history.promised.items()]
     early = np.sort([each.first - start for each, start in pairs if start < np.inf])
     return Promises(

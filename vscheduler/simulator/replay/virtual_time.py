@@ -26,6 +26,9 @@ from vscheduler.model.decisions import Bind, CycleResult, Evict
 from vscheduler.model.jobs import GroupState, Job, JobId, PodClass, Task, TaskId, TaskStatus
 from vscheduler.model.resources import PODS
 from vscheduler.model.snapshot import FRESH, Carried, Reservation
+from vscheduler.simulator import pod_changes
+from vscheduler.simulator.forecast import BudgetError, Forecast, forecast
+from vscheduler.simulator.past_runs import PastRun, PastRuns
 from vscheduler.simulator.replay import clusters
 from vscheduler.simulator.replay.traces import Trace, TraceJob
 
@@ -40,6 +43,9 @@ APART_SECONDS = 1e-6
 """How much younger a job counts than the one before it in the trace, if both are submitted at the
 same instant: jobs of one age come in the order of their names."""
 
+PAST_SECONDS = 30 * 86400.0
+"""For so long, run times of jobs that have ended count for forecasts."""
+
 Progress = Callable[[int, int], None]
 """Called with the number of jobs that have ended, and of all jobs."""
 
@@ -53,6 +59,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an evicted job goes on where it was, instead of starting anew."""
     termination_seconds: float = 30.0
     """How long the pods of an evicted job take to end."""
+    forecast_every: int = 0
+    """Of how many jobs that have to wait the start of one is forecast; 0: of none."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +83,13 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     """The earliest of all that it was told."""
 
 
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """Between which times a job was likely to start, when it was submitted. Infinite: unknown."""
+
+    earliest: float
+    latest: float
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the jobs of a trace. Times are on the clock of the trace."""
 
@@ -86,6 +101,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     evicted_pods: int
     promised: dict[int, Promised] = msgspec.field(default_factory=dict)
     """Jobs that were promised a start, by place in the trace."""
+    expected: dict[int, Expected] = msgspec.field(default_factory=dict)
+    """Jobs whose start was forecast, by place in the trace."""
 
 
 class _Moment(IntEnum):
@@ -134,6 +151,8 @@ def replay(
             moved = moved or bool(result.binds or result.evicts)
             if not (result.binds and world.waiting):
                 break
+        for job in world.to_forecast():
+            world.note_forecast(job, _forecast(mirror, now, policy, job, world.past(now)), now)
         idle = 0 if moved else idle + 1
         if idle > IDLE_MAX and not world.is_busy:
             break
@@ -143,6 +162,16 @@ def replay(
 
 def _decide(mirror: Mirror, policy: Policy, now: float, carried: Carried) -> CycleResult:
     return cycle.run_cycle(mirror.snapshot(now, carried), policy)
+
+
+def _forecast(
+    mirror: Mirror, now: float, policy: Policy, job: JobId, past: PastRuns
+) -> Forecast | None:
+    """Return when the job is likely to start; None if that can't be found out."""
+    try:
+        return forecast(mirror, now, policy, job, past)
+    except BudgetError:
+        return None
 
 
 class _World:
@@ -165,6 +194,11 @@ class _World:
         self._last: CycleResult | None = None
         self._evicted_pods = 0
         self._promised: dict[int, Promised] = {}
+        self._expected: dict[int, Expected] = {}
+        self._came: list[JobId] = []
+        """Jobs that were submitted since forecasts were made."""
+        self._waited = 0
+        """How many jobs had to wait when they were submitted."""
         self.waiting = 0
         """How many jobs don't run."""
         self.ended = 0
@@ -231,7 +265,43 @@ class _World:
             cycles=cycles,
             evicted_pods=self._evicted_pods,
             promised=self._promised,
+            expected=self._expected,
         )
+
+    def to_forecast(self) -> list[JobId]:
+        """Return the new jobs that wait and whose start is to be forecast."""
+        every = self._options.forecast_every
+        found = []
+        for job in self._came:
+            live = self._live.get(job)
+            if every and live is not None and live.start is None:
+                self._waited += 1
+                if self._waited % every == 0:
+                    found.append(job)
+        self._came.clear()
+        return found
+
+    def note_forecast(self, job: JobId, found: Forecast | None, now: float) -> None:
+        """Remember what is forecast for a job."""
+        clock = now - self._trace.epoch
+        known = (math.inf, math.inf) if found is None else (found.earliest, found.latest)
+        self._expected[self._live[job].at] = Expected(
+            earliest=clock + known[0], latest=clock + known[1]
+        )
+
+    def past(self, now: float) -> PastRuns:
+        """Return how long jobs have run that ended lately, and those that run."""
+        jobs, clock = self._trace.jobs, now - self._trace.epoch
+        made = PastRuns()
+        for run in reversed(self._runs):
+            if run.end < clock - PAST_SECONDS:
+                break
+            if not run.evicted:
+                made.add(_past_run(jobs[run.job], run.end - run.start))
+        for live in self._live.values():
+            if live.start is not None:
+                made.add(_past_run(jobs[live.at], now - live.start, ended=False))
+        return made
 
     def _note_promises(self, reservations: Iterable[Reservation]) -> None:
         """Remember what jobs are told that haven't run yet."""
@@ -243,7 +313,7 @@ class _World:
 
     def _new(self, at: int, job: TraceJob) -> _Live:
         """Return a job that is submitted, with its pods."""
-        name = f"job-{job.id}"
+        name = _name(job)
         key = JobId(f"{job.user}/{name}")
         created = max(self._trace.epoch + job.submit, self._youngest + APART_SECONDS)
         self._youngest = created
@@ -272,6 +342,7 @@ class _World:
             uid_of_pod = TaskId(f"{uid}-{index:0{width}}")
             live.pods[uid_of_pod] = _pod(made, pod_class, uid_of_pod, index)
         self._live[key] = live
+        self._came.append(key)
         self.waiting += 1
         return live
 
@@ -292,9 +363,8 @@ class _World:
         """Let pods run, and jobs whose pods all do."""
         bound: defaultdict[JobId, list[Pod]] = defaultdict(list)
         for bind in binds:
-            task = replace(bind.task, status=TaskStatus.RUNNING, node=bind.node, scheduled_at=now)
-            pod = self._live[task.job].pods[task.uid]
-            bound[task.job].append(replace(pod, status=task.status, node=task.node, task=task))
+            pod = self._live[bind.task.job].pods[bind.task.uid]
+            bound[bind.task.job].append(pod_changes.running(pod, bind.node, now))
         for job, pods in bound.items():
             live = self._live[job]
             live.running += len(pods)
@@ -340,17 +410,8 @@ class _World:
         for live, uid in gone:
             clusters.hide(self._mirror, Kind.POD, [uid])
             old = live.pods.pop(uid)
-            assert old.task is not None
             first = str(uid).partition("+")[0]
-            task = replace(
-                old.task,
-                uid=TaskId(f"{first}+{next(self._numbers)}"),
-                status=TaskStatus.PENDING,
-                node=None,
-                scheduled_at=None,
-                created=now,
-            )
-            pod = replace(old, uid=task.uid, status=task.status, node=None, task=task, gone_by=None)
+            pod = pod_changes.created_again(old, TaskId(f"{first}+{next(self._numbers)}"), now)
             live.pods[pod.uid] = made[str(pod.uid)] = pod
         if made:
             clusters.show(self._mirror, Kind.POD, made)
@@ -393,4 +454,14 @@ def _pod(job: Job, pod_class: PodClass, uid: TaskId, index: int) -> Pod:
         pod_class=pod_class,
         labels=task.labels,
         task=task,
+    )
+
+
+def _name(job: TraceJob) -> str:
+    return f"job-{job.id}"
+
+
+def _past_run(job: TraceJob, seconds: float, *, ended: bool = True) -> PastRun:
+    return PastRun(
+        queue=job.queue, namespace=job.user, name=_name(job), seconds=seconds, ended=ended
     )

@@ -173,6 +173,7 @@ function saidOf({ found, at, problem }) {
     const start = first ? `${begins} in cycle 1 if nothing changes` : `can ${begin} in cycle ${found.startsInCycle} at the earliest`;
     made.push(element("p", {}, `It ${start}${then}.`));
   } else {
+    if (found.likelyStart) made.push(element("p", {}, found.likelyStart));
     if (found.reclaim) made.push(element("p", {}, found.reclaim));
     if (found.domains.length) {
       made.push(element("p", {}, "The domains with most room:"));

@@ -74,6 +74,7 @@ def test_get_and_why(run: Run, made: Stage) -> None:
     assert told.exit_code == 0, told.output
     assert "Place in line: " in told.stdout
     assert "Queue robotics has, of what it deserves: " in told.stdout
+    assert "\nLikely to start in 2h to 5h.\n" in told.stdout
     assert "  - lower minMember from 8 to 4\n1 more would, which concern what" in told.stdout
     assert "Not searched to the end: weights." in told.stdout
     tree = json.loads(run("why", f"pg/{name}", "-n", namespace, "-o", "json").stdout)

@@ -1,11 +1,13 @@
+import math
+
 import numpy as np
 import pytest
 
 from vscheduler.model import pod_texts
 from vscheduler.simulator.replay import clusters, figures, traces
 from vscheduler.simulator.replay.clusters import NodeShape
-from vscheduler.simulator.replay.figures import Promises, Replayed
-from vscheduler.simulator.replay.virtual_time import History, Promised, Run
+from vscheduler.simulator.replay.figures import Forecasts, Promises, Replayed
+from vscheduler.simulator.replay.virtual_time import Expected, History, Promised, Run
 
 NO_READS = pod_texts.NOTHING
 
@@ -144,6 +146,25 @@ def test_promised_starts_are_compared_with_starts() -> None:
     history = History(runs=runs, unstarted={}, cycles=1, evicted_pods=0, promised=promised)
     found = figures._promises(history)
     assert found == Promises(jobs=3, missed=1, early_p50=18, early_p90=20)
+
+
+def test_starts_are_compared_with_the_times_that_were_forecast() -> None:
+    """Within, 3 seconds before, 40 after, and two of which nothing was known or became."""
+    starts = (5, 9, 90, 7)
+    runs = tuple(Run(job=at, start=start, end=99, evicted=False) for at, start in enumerate(starts))
+    expected = {
+        0: Expected(earliest=5, latest=5),
+        1: Expected(earliest=12, latest=20),
+        2: Expected(earliest=10, latest=50),
+        3: Expected(earliest=5, latest=math.inf),
+    }
+    history = History(runs=runs, unstarted={}, cycles=1, evicted_pods=0, expected=expected)
+    found = figures._forecasts(history)
+    assert found == Forecasts(
+        jobs=3, unknown=1, within=1, before=1, after=1, error_p50=3, error_p90=40
+    )
+    nothing = History(runs=runs, unstarted={}, cycles=1, evicted_pods=0)
+    assert figures._forecasts(nothing).jobs == 0
 
 
 def test_gpus_count_where_there_are_any() -> None:

@@ -1,5 +1,6 @@
+import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -11,10 +12,11 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.state import Options as MirrorOptions
 from vscheduler.model.jobs import Job
+from vscheduler.simulator import forecast, past_runs
 from vscheduler.simulator.replay import clusters, traces, virtual_time
 from vscheduler.simulator.replay.clusters import NodeShape
 from vscheduler.simulator.replay.traces import Trace
-from vscheduler.simulator.replay.virtual_time import History, Options
+from vscheduler.simulator.replay.virtual_time import Expected, History, Options
 
 FIFO = "gang, predicates"
 SHARES = "gang, predicates, proportion"
@@ -130,6 +132,55 @@ def test_first_come_first_served_is_as_by_hand(seed: int) -> None:
     found = played(trace, 6, policy(FIFO))
     by_job = {run.job: run.start for run in found.runs}
     assert [by_job[at] for at in range(80)] == by_hand.starts(trace.jobs, 6)
+
+
+def random_trace(chance: random.Random, jobs: int, duration: Callable[[], int]) -> Trace:
+    """Jobs that come, most of which have to wait; they run for exactly as long as they may."""
+    rows = []
+    for at in range(jobs):
+        seconds = duration()
+        rows.append(f"{at},{chance.randrange(60)},{seconds},{chance.randint(1, 4)},{seconds}")
+    return table(*rows, columns="id,submit,duration,pods,limit")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_forecasts_change_nothing_and_come_true(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a job after which none comes: with limits that are true, and with cycles at each end."""
+    monkeypatch.setattr(forecast, "STEP", 0.0)
+    monkeypatch.setattr(forecast, "STEP_SECONDS", 0.0)
+    chance = random.Random(seed)
+    trace = random_trace(chance, past_runs.FEWEST, lambda: chance.randint(10, 90))
+    rules = policy(chance.choice([FIFO, SHARES]))
+    if seed % 3 == 0:
+        rules = rules.with_argument("allocate", "allocate.backfill", "easy")
+    plain = played(trace, 4, rules)
+    found = played(trace, 4, rules, Options(forecast_every=1))
+    assert (found.runs, found.cycles) == (plain.runs, plain.cycles)
+    starts = {run.job: run.start for run in found.runs}
+    last = max(found.expected)
+    assert found.expected[last] == Expected(earliest=starts[last], latest=starts[last])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_has_run_tells_how_long_others_run(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without limits: all jobs run for 40 seconds, and the first ones tell nothing."""
+    monkeypatch.setattr(forecast, "STEP", 0.0)
+    monkeypatch.setattr(forecast, "STEP_SECONDS", 0.0)
+    chance = random.Random(seed)
+    rows = [f"{at},{chance.randrange(300)},40,{chance.randint(1, 4)}" for at in range(40)]
+    found = played(table(*rows), 4, policy(FIFO), Options(forecast_every=1))
+    starts = {run.job: run.start for run in found.runs}
+    first, last = min(found.expected), max(found.expected)
+    assert found.expected[first].latest == math.inf
+    assert found.expected[last] == Expected(earliest=starts[last], latest=starts[last])
+
+
+def test_of_jobs_that_wait_each_nth_start_is_forecast() -> None:
+    """Jobs that start at once don't count."""
+    rows = [f"{at},{at // 2},50,2,50" for at in range(9)]
+    trace = table(*rows, columns="id,submit,duration,pods,limit")
+    found = played(trace, 2, policy(FIFO), Options(forecast_every=3))
+    assert sorted(found.expected) == [3, 6]
 
 
 def test_what_the_mirror_is_shown_is_what_manifests_become() -> None:
