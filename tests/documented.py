@@ -91,6 +91,9 @@ ELSEWHERE: Mapping[str, str] = {
     "vscheduler job history -A --queue vision --state completed -o csv": (
         f"{PAST}test_values_are_exact"
     ),
+    "vscheduler report --since 7d --by job -n team-a": (
+        f"{PAST}test_a_report_by_job_has_a_row_for_those_without_one"
+    ),
     "vscheduler report --since 30d --by user": f"{PAST}test_a_report_sums_up",
     "vscheduler status": "tests/unit/cli/test_status.py::test_all_is_well",
     "vscheduler run --kubeconfig ~/.kube/config": (

@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.history.clusters import QUEUES, START, Cluster, group, pod
-from vscheduler.history.queries import By, Filter, Reader
+from vscheduler.history.queries import By, Filter, Reader, Row
 
 MILLI = {"cpu": 1000, "memory": 1, "nvidia.com/gpu": 1, "pods": 1}
 SEEDS = range(40)
@@ -131,7 +132,8 @@ class Oracle:
             seconds = len(range(max(since, known.bound), min(until, end)))
             if not seconds:
                 continue
-            sums = found.setdefault({"queue": known.queue, "user": known.user}[by], Counter())
+            names = {"queue": known.queue, "user": known.user, "job": f"ns/podgroup/{known.job}"}
+            sums = found.setdefault(names[by], Counter())
             for resource, text in {**known.requests, "pods": "1"}.items():
                 sums[resource] += seconds * _amount(resource, text)
         return found
@@ -156,14 +158,14 @@ def a_past(seed: int, folder: Path) -> Oracle:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sums_are_exactly_those_of_each_pod_by_itself(seed: int, tmp_path: Path) -> None:
-    """Whoever leads when, and however often the process dies: by queue and by user, in all and in
-    any part of the time.
+    """Whoever leads when, and however often the process dies: by queue, user and job, in all and
+    in any part of the time.
     """
     world = a_past(seed, tmp_path)
     last = int(world.cluster.now)
     windows = [(0, last)] + [sorted(world.chance.sample(range(last + 1), 2)) for _ in range(4)]
     for since, until in windows:
-        for by in (By.QUEUE, By.USER):
+        for by in (By.QUEUE, By.USER, By.JOB):
             rows = world.cluster.report(by, since, until)
             found = {
                 name: {each: sum_ for each, sum_ in row.pod_seconds.items() if sum_}
@@ -171,8 +173,43 @@ def test_sums_are_exactly_those_of_each_pod_by_itself(seed: int, tmp_path: Path)
                 if any(row.pod_seconds.values())
             }
             assert found == world.sums(by, since, until), (since, until)
-    evicted = sum(row.evicted_pods for row in world.cluster.report().values())
-    assert evicted == sum(known.evicted for known in world.pods)
+    evicted = sum(known.evicted for known in world.pods)
+    for by in By:
+        rows = world.cluster.report(by)
+        assert sum(row.evicted_pods for row in rows.values()) == evicted
+
+
+@pytest.mark.parametrize("seed", SEEDS[:10])
+def test_jobs_without_a_row_of_their_own_are_summed_up(seed: int, tmp_path: Path) -> None:
+    """However few have one, the sums are the same, and so are those of all rows."""
+    world = a_past(seed, tmp_path)
+    until = START + int(world.cluster.now)
+    wanted = Filter(since=START, until=until)
+    reader = Reader(world.cluster.path)
+    every = reader.report(By.JOB, wanted, until)
+    assert not any(row.others for row in every)
+    assert summed(every) == summed(reader.report(By.QUEUE, wanted, until))
+    for limit in (1, 2, len(every) - 1, len(every)):
+        *named, last = [*reader.report(By.JOB, wanted, until, limit), None]
+        rest = named.pop() if limit < len(every) else last
+        assert named == every[:limit]
+        if rest is not None:
+            assert (rest.name, rest.others) == ("", len(every) - limit)
+            assert summed([rest]) == summed(every[limit:])
+
+
+def summed(rows: Iterable[Row]) -> tuple[object, ...]:
+    """All figures that can be added."""
+    used, lost, counts = Counter[str](), Counter[str](), Counter[str]()
+    for row in rows:
+        used.update(row.pod_seconds)
+        lost.update(row.evicted_pod_seconds)
+        counts["finished"] += row.finished
+        counts["pods"] += row.evicted_pods
+        counts["jobs"] += row.evicted_jobs
+        counts["waits"] += 0 if row.waits is None else row.waits.jobs
+        counts["waited"] += 0 if row.waits is None else round(row.waits.jobs * row.waits.mean)
+    return +used, +lost, +counts
 
 
 @pytest.mark.parametrize("seed", SEEDS[:10])

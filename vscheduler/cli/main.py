@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "report": Place(
         "vscheduler.cli.report",
-        short_help="Sum up what queues, namespaces or users have used.",
+        short_help="Sum up what queues, namespaces, users or jobs have used.",
     ),
     "run": Place(
         "vscheduler.cli.run",

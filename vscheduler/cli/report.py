@@ -1,4 +1,4 @@
-"""`vscheduler report`: what queues, namespaces or users have used."""
+"""`vscheduler report`: what queues, namespaces, users or jobs have used."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ with lazy_commands.importing():
     from vscheduler.cli.job import past_tables
 
 
-@click.command("report", short_help="Sum up what queues, namespaces or users have used.")
+@click.command("report", short_help="Sum up what queues, namespaces, users or jobs have used.")
 @click.option(
     "--by",
-    type=click.Choice(["queue", "namespace", "user"]),
+    type=click.Choice(["queue", "namespace", "user", "job"]),
     default="queue",
     show_default=True,
-    help="Whose sums; users are those that a label of jobs names.",
+    help="Whose sums; users are those that a label of jobs names, jobs are workloads.",
 )
 @past.window("30d")
 @click.option(
@@ -45,6 +45,14 @@ with lazy_commands.importing():
     metavar="NAME",
     help="Only jobs of this namespace; repeatable [default: all that you may see].",
 )
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="With --by job: at most so many, those that used most; a last row sums up all others.",
+)
 @past.source
 def command(  # noqa: PLR0913 - one parameter per flag
     *,
@@ -55,10 +63,11 @@ def command(  # noqa: PLR0913 - one parameter per flag
     queues: tuple[str, ...],
     users: tuple[str, ...],
     namespaces: tuple[str, ...],
+    limit: int,
     **flags: Any,
 ) -> None:
-    """Sum up what queues, namespaces or users have used: hours of each resource, from the binds of
-    pods to their ends, how long jobs waited, and what evictions cost.
+    """Sum up what queues, namespaces, users or jobs have used: hours of each resource, from the
+    binds of pods to their ends, how long jobs waited, and what evictions cost.
 
     Hours are those of what pods request. In CSV and JSON they are exact pod-seconds.
     """
@@ -70,6 +79,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
             "queue": queues,
             "user": users,
             "namespace": namespaces,
+            "limit": [str(limit)],
         }
         found = told.ask("report", asked)
         if output in {"json", "yaml"}:

@@ -2,11 +2,11 @@
 commands that read a file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from vscheduler.history import documents
 from vscheduler.history.documents import Document
-from vscheduler.history.queries import STEPS_MAX, By, Filter, Reader, Visible
+from vscheduler.history.queries import ROWS_MAX, SERIES_BY, STEPS_MAX, By, Filter, Reader, Visible
 from vscheduler.history.records import JobState
 
 JOBS_MAX = 1000
@@ -52,8 +52,9 @@ def jobs(reader: Reader, seen: Visible, given: Parameters, now: float) -> Docume
 
 def report(reader: Reader, seen: Visible, given: Parameters, now: float) -> Document:
     """Return sums."""
-    by, wanted = _by(given), _part(seen, given, now)
-    found = reader.report(by, wanted, int(now))
+    by, wanted = _by(given, By), _part(seen, given, now)
+    limit = _number(given, "limit", ROWS_MAX, JOBS_MAX)
+    found = reader.report(by, wanted, int(now), limit)
     return documents.report(found, by, wanted.since, wanted.until)
 
 
@@ -61,7 +62,7 @@ def usage(
     reader: Reader, seen: Visible, given: Parameters, now: float, *, queues: bool = False
 ) -> Document:
     """Return use over time. `queues`: whether the asker may see all that queues use."""
-    by, wanted = _by(given), _part(seen, given, now)
+    by, wanted = _by(given, SERIES_BY), _part(seen, given, now)
     if by is By.QUEUE and queues and not _several(given, "namespace"):
         wanted = Filter(since=wanted.since, until=wanted.until, queues=wanted.queues)
     span = wanted.until - wanted.since
@@ -120,10 +121,10 @@ def _instant(given: Parameters, name: str, default: str, now: float) -> int:
         raise BadQueryError(f"{name}: {error}") from None
 
 
-def _by(given: Parameters) -> By:
+def _by(given: Parameters, known: Iterable[By]) -> By:
     text = _one(given, "by", By.QUEUE)
-    if text not in set(By):
-        raise BadQueryError(f"by is none of {', '.join(By)}")
+    if text not in set(known):
+        raise BadQueryError(f"by is none of {', '.join(known)}")
     return By(text)
 
 

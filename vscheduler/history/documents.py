@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vscheduler.history import queries
 from vscheduler.history.queries import By, PastJob, Row, Series
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import plain_text
@@ -118,6 +119,7 @@ def report(rows: Sequence[Row], by: By, since: int, until: int) -> Document:
         "rows": [
             {
                 "name": plain_text.shown(row.name),
+                **({"names": row.others} if row.others else {}),
                 "podSeconds": amounts(row.pod_seconds),
                 "waits": None
                 if row.waits is None
@@ -173,14 +175,8 @@ def usage(found: Series, by: By, step: int) -> Document:
 
 
 def _size(lines: Mapping[str, Sequence[float]]) -> float:
-    """Return how much a series counts: CPU seconds, and each device as 100 of them."""
-    sums = {name: sum(line) for name, line in lines.items()}
-    devices = [
-        each
-        for name, each in sums.items()
-        if "/" in name and not name.startswith(("hugepages-", "attachable-volumes-"))
-    ]
-    return sums.get(resources.CPU, 0.0) / 1000 + 100 * sum(devices)
+    """Return how much a series counts."""
+    return queries.size({name: sum(line) for name, line in lines.items()})
 
 
 def _means(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vscheduler.history import schema
 from vscheduler.history.records import JobRecord, JobState
 from vscheduler.mirror.wording.phrases import PAST_DAYS
-from vscheduler.model import jobs
+from vscheduler.model import jobs, resources
 from vscheduler.model.jobs import JobId
 from vscheduler.model.resources import ResourceMap
 from vscheduler.simulator.past_runs import PastRun, PastRuns
@@ -37,6 +37,12 @@ FAR = 1 << 62
 RUNS_MAX = 100_000
 """So many jobs, the latest, count for how long others run."""
 
+ROWS_MAX = 100
+"""How many jobs a report names if nothing is said."""
+
+DEVICE_WEIGHT = 100
+"""How many CPUs a device counts as, where those that use most come first."""
+
 STEPS_MAX = 2_000
 """How many steps a series has at most."""
 
@@ -47,6 +53,12 @@ class By(StrEnum):
     QUEUE = "queue"
     NAMESPACE = "namespace"
     USER = "user"
+    JOB = "job"
+    """Workloads by namespace: jobs that have the same owner count as one."""
+
+
+SERIES_BY = (By.QUEUE, By.NAMESPACE, By.USER)
+"""What use over time can be by: what runs of one kind have in common."""
 
 
 class Visible(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +130,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A line of a report."""
 
     name: str
+    others: int = 0
+    """If not 0, the row is the sum of so many that have no row of their own."""
     pod_seconds: ResourceMap = {}
     waits: Waits | None = None
     """Of the jobs that started first in this time; None if none did."""
@@ -172,6 +186,129 @@ class _Steps:
         count = np.bincount(places, held, size).reshape(self._shape).cumsum(axis=1)
         times = np.bincount(places, moved, size).reshape(self._shape).cumsum(axis=1)
         return np.asarray(count * self._ends - times, dtype=np.float64)
+
+
+class _JobSums:
+    """Sums by workload: those of all its jobs together."""
+
+    def __init__(self, link: sqlite3.Connection, wanted: Filter, now: int) -> None:
+        self._requests = _requests(link)
+        of_runs, of_jobs = _Conditions(wanted, "kinds"), _Conditions(wanted, "jobs")
+        given = {**of_runs.values, "until": min(wanted.until, now)}
+        seen = f"kind IN (SELECT id FROM kinds WHERE {of_runs})" if of_runs else "TRUE"
+        sums = [
+            f"""SELECT job, kind, SUM(MIN({end}, :until) - MAX(began, :since)) FROM runs
+            WHERE {condition} AND began < :until AND {seen} GROUP BY job, kind"""
+            for end, condition in (("ended", "ended > :since"), (":until", "ended IS NULL"))
+        ]
+        self._used = _integers(link.execute(" UNION ALL ".join(sums), given), 3)
+        """Job, request and seconds."""
+        lost = f"""SELECT job, kind, SUM(ended - began), COUNT(*) FROM runs
+            WHERE how = 'evicted' AND ended >= :since AND ended < :until AND {seen}
+            GROUP BY job, kind"""
+        self._lost = _integers(link.execute(lost, of_runs.values), 4)
+        """Job, request, seconds and pods."""
+        started = f"""SELECT id, MAX(0, started - created) FROM jobs
+            WHERE started >= :since AND started < :until AND created > 0 AND {of_jobs}"""
+        self._waits = _integers(link.execute(started, of_jobs.values), 2)
+        """Job and seconds."""
+        finished = f"""SELECT id FROM jobs
+            WHERE finished >= :since AND finished < :until AND {of_jobs}"""
+        self._finished = _integers(link.execute(finished, of_jobs.values), 1)
+        kinds = _integers(link.execute("SELECT id, request FROM kinds ORDER BY id"), 2)
+        for each in (self._used, self._lost):
+            each[:, 1] = kinds[np.searchsorted(kinds[:, 0], each[:, 1]), 1]
+        self._workloads = self._group(link)
+        """Owners with their namespaces, or jobs that have none. Their places stand for jobs in all
+        arrays by now."""
+
+    def _group(self, link: sqlite3.Connection) -> list[tuple[str, str]]:
+        arrays = (self._used, self._lost, self._waits, self._finished)
+        ids = np.concatenate([each[:, 0] for each in arrays])
+        first, last = int(ids.min(initial=FAR)), int(ids.max(initial=0))
+        groups = np.full(max(0, last - first + 1), -1, dtype=np.int64)
+        groups[ids - first] = 0
+        wanted = np.flatnonzero(groups == 0) + first
+        numbers: dict[tuple[str, str], int] = {}
+        for row, owner, job in _owners(link, wanted):
+            key = (owner, job[: job.find("/")]) if owner else ("", job)
+            groups[row - first] = numbers.setdefault(key, len(numbers))
+        self._losers = self._lost[:, 0].copy()
+        for each in arrays:
+            each[:, 0] = groups[each[:, 0] - first]
+        return list(numbers)
+
+    def rows(self, limit: int) -> list[Row]:
+        """Return so many rows, those with the largest use first, and one for all others."""
+        weights = np.zeros(max(self._requests, default=0) + 1)
+        for request, amounts in self._requests.items():
+            weights[request] = size(amounts)
+        of_runs = weights[self._used[:, 1]] * self._used[:, 2]
+        sizes = np.bincount(self._used[:, 0], of_runs, len(self._workloads))
+        order = np.argsort(-sizes, kind="stable")
+        places = np.full(len(order), limit)
+        places[order[:limit]] = np.arange(len(order[:limit]))
+        for each in (self._used, self._lost, self._waits, self._finished):
+            each[:, 0] = places[each[:, 0]]
+        named = [_named(*self._workloads[group]) for group in order[:limit].tolist()]
+        found = [self._row(place, name) for place, name in enumerate(named)]
+        if others := len(order[limit:]):
+            found.append(msgspec.structs.replace(self._row(limit, ""), others=others))
+        return found
+
+    def _row(self, place: int, name: str) -> Row:
+        used, waits = (rows[rows[:, 0] == place] for rows in (self._used, self._waits))
+        of_lost = self._lost[:, 0] == place
+        lost = self._lost[of_lost]
+        return Row(
+            name=name,
+            pod_seconds=self._amounts(used),
+            waits=_waits_of(np.sort(waits[:, 1]).tolist()) if len(waits) else None,
+            finished=int((self._finished[:, 0] == place).sum()),
+            evicted_pods=int(lost[:, 3].sum()),
+            evicted_jobs=len(np.unique(self._losers[of_lost])),
+            evicted_pod_seconds=self._amounts(lost),
+        )
+
+    def _amounts(self, rows: NDArray[np.int64]) -> ResourceMap:
+        """Return exact sums, which may be larger than 64 bits, of rows with request and seconds."""
+        seconds = np.zeros(int(rows[:, 1].max(initial=0)) + 1, dtype=np.int64)
+        np.add.at(seconds, rows[:, 1], rows[:, 2])
+        sums: dict[str, int] = {}
+        for request in np.flatnonzero(seconds).tolist():
+            for resource, amount in self._requests[request].items():
+                sums[resource] = sums.get(resource, 0) + amount * int(seconds[request])
+        return sums
+
+
+def _owners(link: sqlite3.Connection, wanted: NDArray[np.int64]) -> Iterable[tuple[int, str, str]]:
+    """Return the rows of these jobs with their owners and names."""
+    # Of a list of parameters, SQLite takes too few.
+    statement = """SELECT value, owner, IFNULL(job, '') FROM json_each(?)
+        LEFT JOIN jobs ON jobs.id = value ORDER BY value"""
+    return link.execute(statement, (json.dumps(wanted.tolist()),))
+
+
+def _named(owner: str, place: str) -> str:
+    """Return `team-a/job/train`, or `team-a/podgroup/train` for a job that nobody is known to have
+    created; `place` is the owner's namespace, or else the job.
+    """
+    namespace, _, name = place.partition("/")
+    return f"{namespace}/{owner or f'podgroup/{name}'}"
+
+
+def size(amounts: Mapping[str, float]) -> float:
+    """Return how much amounts count where the largest come first: CPUs, and devices as several."""
+    devices = [
+        amount
+        for name, amount in amounts.items()
+        if "/" in name and not name.startswith(("hugepages-", "attachable-volumes-"))
+    ]
+    return amounts.get(resources.CPU, 0) / 1000 + DEVICE_WEIGHT * sum(devices)
+
+
+def _integers(rows: Iterable[Sequence[int]], columns: int) -> NDArray[np.int64]:
+    return np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, columns)
 
 
 class Reader:
@@ -245,10 +382,14 @@ class Reader:
                 made.add(_past_run(row, ended=False))
         return made
 
-    def report(self, by: By, wanted: Filter, now: int) -> list[Row]:
-        """Return sums over [since, until), by name. Filters by owner, name and state don't count:
+    def report(self, by: By, wanted: Filter, now: int, limit: int = ROWS_MAX) -> list[Row]:
+        """Return sums over [since, until), by name; by job those that used most, and then the sum
+        of all others if there are more than `limit`. Filters by owner, name and state don't count:
         sums are about pods.
         """
+        if by is By.JOB:
+            with self._asking() as link:
+                return _JobSums(link, wanted, now).rows(limit)
         with self._asking() as link:
             used = self._used(link, by, wanted, now)
             waits = self._waits(link, by, wanted)
@@ -324,15 +465,13 @@ class Reader:
             )
         ]
         given = {**where.values, "since": since, "until": until}
-        rows = link.execute(" UNION ALL ".join(runs), given)
-        return np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 5)
+        return _integers(link.execute(" UNION ALL ".join(runs), given), 5)
 
     def _waits(self, link: sqlite3.Connection, by: By, wanted: Filter) -> Mapping[int, Waits]:
         where = _Conditions(wanted, "jobs")
         statement = f"""SELECT {by}, started - created FROM jobs
             WHERE started >= :since AND started < :until AND created > 0 AND {where}"""
-        rows = chain.from_iterable(link.execute(statement, where.values))
-        found = np.fromiter(rows, dtype=np.int64).reshape(-1, 2)
+        found = _integers(link.execute(statement, where.values), 2)
         keys, waits = found[:, 0], np.maximum(found[:, 1], 0)
         return {
             int(key): _waits_of(np.sort(waits[keys == key]).tolist()) for key in np.unique(keys)
@@ -431,6 +570,9 @@ class _Conditions:
 
     def __str__(self) -> str:
         return " AND ".join(self._where) or "TRUE"
+
+    def __bool__(self) -> bool:
+        return bool(self._where)
 
     def add(self, *either: str) -> None:
         """Add a condition: that any of these is true."""

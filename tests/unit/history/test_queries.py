@@ -9,9 +9,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from vscheduler.history import documents
-from vscheduler.history.queries import By, Filter, Reader, Visible
+from vscheduler.history import answers, documents, queries
+from vscheduler.history.answers import BadQueryError
+from vscheduler.history.queries import EVERYTHING, By, Filter, Reader, Visible
 from vscheduler.history.records import Batch, Ending, JobRecord, JobState, RunRecord
 from vscheduler.history.store import Limits, Store
 from vscheduler.model.jobs import JobId, TaskId
@@ -95,6 +97,10 @@ QUESTIONS: dict[str, Callable[[Reader], object]] = {
     "report of a tenant": lambda reader: reader.report(
         By.USER, Filter(since=START, until=NOW, visible=OWN), NOW
     ),
+    "report by job": lambda reader: reader.report(By.JOB, ALL, NOW),
+    "report by job of a tenant": lambda reader: reader.report(
+        By.JOB, Filter(since=START, until=NOW, visible=OWN), NOW
+    ),
     "hours of all queues": lambda reader: reader.usage(By.QUEUE, ALL, 3600, NOW),
     "the latest jobs": lambda reader: reader.jobs(ALL, NOW, limit=200),
     "jobs of a tenant": lambda reader: reader.jobs(Filter(visible=OWN), NOW, limit=200),
@@ -173,6 +179,36 @@ def test_each_api_has_namespaces_of_its_own(tmp_path: Path) -> None:
     assert reader.jobs(nobody, NOW * 2, limit=9) == []
     assert reader.report(By.USER, nobody, NOW * 2) == []
     assert [set(each) for each in reader.namespaces()] == [{"ns-1", "ns-2"}] * 2
+
+
+def test_jobs_of_one_owner_are_one_workload(tmp_path: Path) -> None:
+    """In each namespace; what nobody is known to have created is named by its PodGroup."""
+    path, chance = tmp_path / "history.db", random.Random(1)
+    store = Store(path, Limits())
+    for number, (name, owner) in enumerate(
+        (
+            *(("ns-1/web-a", "deployment/web"), ("ns-1/web-b", "deployment/web")),
+            *(("ns-2/web-a", "deployment/web"), ("ns-1/bare", "")),
+        )
+    ):
+        batch = ran(name, number, chance)
+        jobs = [replace(job, owner=owner, created=START) for job in batch.jobs]
+        store.write(Batch(jobs=jobs, runs=batch.runs), START)
+    store.close()
+    rows = Reader(path).report(By.JOB, Filter(until=NOW * 2), NOW * 2)
+    names = {row.name: row.finished for row in rows}
+    web = "deployment/web"
+    assert names == {f"ns-1/{web}": 2, f"ns-2/{web}": 1, "ns-1/podgroup/bare": 1}
+    used = [queries.size(row.pod_seconds) for row in rows]
+    assert used == sorted(used, reverse=True)
+    (first, rest) = Reader(path).report(By.JOB, Filter(until=NOW * 2), NOW * 2, 1)
+    assert (first, rest.others) == (rows[0], 2)
+
+
+def test_use_over_time_is_not_by_job(tmp_path: Path) -> None:
+    """There may be very many."""
+    with pytest.raises(BadQueryError, match=r"by is none of queue, namespace, user$"):
+        answers.usage(Reader(tmp_path / "none.db"), EVERYTHING, {"by": ["job"]}, NOW)
 
 
 @pytest.mark.parametrize(

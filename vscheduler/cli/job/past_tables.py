@@ -97,7 +97,7 @@ def _hours(seconds: float) -> str:
 
 
 def report(found: Document, style: Style) -> list[str]:
-    """Return a table with a line per queue, namespace or user, and their sum."""
+    """Return a table with a line per queue, namespace, user or job, and their sum."""
     rows = found["rows"]
     names = _named(row["podSeconds"] for row in rows)
     made = [_report_row(row, found["by"], names) for row in rows]
@@ -109,7 +109,7 @@ def report(found: Document, style: Style) -> list[str]:
 def _report_row(row: Document, by: str, names: Sequence[str]) -> Row:
     waits, evictions = row["waits"] or {}, row["evictions"]
     cells = {
-        by.upper(): row["name"] or ABSENT,
+        by.upper(): _name(row) or ABSENT,
         **{_title(name): _resource_hours(name, row["podSeconds"].get(name, 0)) for name in names},
         "STARTED": str(waits.get("jobs", 0)),
         "FINISHED": str(row["finished"]),
@@ -121,6 +121,11 @@ def _report_row(row: Document, by: str, names: Sequence[str]) -> Row:
     cells["EVICTED-PODS"] = str(evictions["pods"])
     cells["THEIR-HOURS"] = f"{_hours(lost)} {kind}" if evictions["pods"] else ABSENT
     return cells
+
+
+def _name(row: Document) -> str:
+    """Return whose row it is: `7 more` for the sum of those without a row of their own."""
+    return f"{row['names']} more" if "names" in row else str(row["name"])
 
 
 def _title(name: str) -> str:
@@ -177,7 +182,7 @@ def report_values(found: Document) -> str:
     ]
     lines = [
         [
-            row["name"],
+            _name(row),
             *(row["podSeconds"].get(name, 0) for name in used),
             *((row["waits"] or {"jobs": 0}).get(field, "") for field in waits),
             row["finished"],

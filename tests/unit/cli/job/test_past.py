@@ -125,6 +125,18 @@ def test_a_report_sums_up(path: Path) -> None:
     assert [row["name"] for row in by_user["rows"]] == ["", "ann"]
 
 
+def test_a_report_by_job_has_a_row_for_those_without_one(path: Path) -> None:
+    """The one that used most first, and sums are those of all."""
+    every = rows(said(path, "report", "--by=job", "-o", "csv"))
+    assert [row["job"] for row in every] == ["ns/podgroup/tune", "ns/podgroup/train"]
+    few = rows(said(path, "report", "--by=job", "--limit=1", "-o", "csv"))
+    assert [row["job"] for row in few] == ["ns/podgroup/tune", "1 more"]
+    for column in ("podSeconds.cpu", "finished", "evictions.pods"):
+        assert sum(int(row[column]) for row in every) == sum(int(row[column]) for row in few)
+    lines = said(path, "report", "--by=job", "--limit=1", "--until", str(START + 3620)).splitlines()
+    assert [line.split()[0] for line in lines] == ["JOB", "ns/podgroup/train", "1", "all"]
+
+
 def test_the_past_is_a_trace_for_replay(path: Path) -> None:
     """Jobs that have finished, as gangs of equal pods."""
     done = run("job", "history", "-A", "-o", "trace", SINCE, f"--history={path}")
