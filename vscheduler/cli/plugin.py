@@ -104,4 +104,4 @@ def new(name: str, directory: Path | None) -> None:
     files = {f"{module}.py": MODULE, f"test_{module}.py": TEST, "pyproject.toml": PROJECT}
     for file, text in files.items():
         (folder / file).write_text(text.format(**words))
-    screen.say(f"created {folder}: try `pip install -e {folder} && pytest {folder}`")
+    screen.say(f"created {folder}: try `pip install -e {folder} pytest && pytest {folder}`")

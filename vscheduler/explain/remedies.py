@@ -213,11 +213,16 @@ def _those(known: Iterable[Job]) -> str:
     """Return the ids of jobs that wait, for somebody who named none of them."""
     names = sorted(job.id for job in known if job.ready_tasks < max(1, job.min_member))
     more = [f"{len(names) - NAMES_MAX} more"] if len(names) > NAMES_MAX else []
-    return f"; there wait {phrases.listed([*names[:NAMES_MAX], *more])}" if names else ""
+    return f"; these wait: {phrases.listed([*names[:NAMES_MAX], *more])}" if names else ""
 
 
 def _named(given: Given, name: str) -> str:
-    """Return the id of the job that is meant."""
+    """Return the id of the job that is meant; of the only one with this name, if it has no
+    namespace.
+    """
+    if "/" not in name:
+        alike = [each for each in given.mirror.groups if jobs.names_of(each)[1] == name]
+        return alike[0] if len(alike) == 1 else name
     ids = (f"{name}{mark}" for mark in ("", jobs.NATIVE, jobs.COMPOSITE, jobs.LONE_POD))
     found = map(given.mirror.job_of, map(JobId, ids))
     return next((each for each in found if each in given.mirror.groups), name)

@@ -465,7 +465,7 @@ def test_why_names_what_is_wrong(tmp_path: Path) -> None:
     """A job that doesn't exist is an error, not an empty answer."""
     done = invoke(write(tmp_path / "all.yaml", pictures.documents(LATE)), "--why", "default/nobody")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == "--why: there is no PodGroup default/nobody; there wait default/late\n"
+    assert done.stderr == "--why: there is no PodGroup default/nobody; these wait: default/late\n"
 
 
 @pytest.mark.parametrize("strict", [[], ["--strict"]])

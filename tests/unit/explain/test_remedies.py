@@ -530,11 +530,21 @@ def test_a_gang_that_lost_a_pod_has_no_waiting_pod() -> None:
     ]
 
 
+def test_the_only_job_with_a_name_needs_no_namespace() -> None:
+    """With two of them, nobody knows which is meant."""
+    one = pictures.documents("node n1 cpu=4 queue q job q/late min=1 cpu=9 -")
+    assert explained(one, "late") == explained(one, "default/late")
+    other = pictures.documents("queue q job q/late namespace=lab min=1 cpu=9 -")[1:]
+    with pytest.raises(NotWaitingError, match="these wait: default/late and lab/late"):
+        explained([*one, *other], "late")
+
+
 @pytest.mark.parametrize(
     ("job", "message"),
     [
-        ("late", "'late' isn't the namespace/name of a PodGroup"),
-        ("default/none", "there is no PodGroup default/none; there wait default/late"),
+        ("none", "'none' isn't the namespace/name of a PodGroup; these wait: default/late"),
+        ("default/none", "there is no PodGroup default/none; these wait: default/late"),
+        ("busy", "PodGroup default/busy doesn't wait: 1 of the 1 pods it needs have a node"),
         (
             "default/busy",
             "PodGroup default/busy doesn't wait: 1 of the 1 pods it needs have a node",

@@ -92,16 +92,16 @@ def _any(policy: Policy, hook: str) -> bool:
 def _starting(policy: Policy) -> Iterator[Trap]:
     """Iterate over settings that keep jobs from starting, or start them wrongly."""
     if not policy.runs("allocate"):
-        yield Trap("actions", "without allocate nothing starts that asks for any resource")
+        yield Trap("actions", "without allocate, nothing starts that asks for any resource")
     if not policy.runs("backfill"):
-        yield Trap("actions", "without backfill pods that ask for nothing are never placed")
+        yield Trap("actions", "without backfill, pods that request no resources are never placed")
     if not _any(policy, "job_ready"):
         evicting = [action for action in ENTITLED if policy.runs(action)]
         more = f", and {' and '.join(evicting)} evict for such pieces" if evicting else ""
         message = f"no plugin keeps minMember (gang does): jobs start in pieces{more}"
         yield Trap("tiers", message)
     if not has(policy, "predicates", "enablePredicate"):
-        message = "without predicates taints, node selectors, affinity and ports aren't looked at"
+        message = "without predicates, taints, node selectors, affinity and ports aren't looked at"
         yield Trap("tiers", message)
     if not _any(policy, "allocatable"):
         message = (

@@ -118,6 +118,8 @@ class _Conversion:
             self._by_kind.setdefault(str(each.get("kind")), {})[_key(each)] = each
         self._lost: list[Lost] = []
         self._reclaims = self._preempts = False
+        self._keep_to_themselves: list[str] = []
+        """ClusterQueues that get no quota back from borrowers."""
 
     def made(self) -> Converted:
         """Return what is made of all objects."""
@@ -127,6 +129,9 @@ class _Conversion:
             *self._priority_classes(),
         ]
         self._tell_flavors()
+        for subject in self._keep_to_themselves if self._reclaims else ():
+            advice = "action reclaim is for all queues, so this one gets its quota back, too"
+            self.lose(subject, "spec.preemption.reclaimWithinCohort Never", advice)
         for kind, found in self._by_kind.items():
             if kind not in DIRECT and kind != "ResourceFlavor":
                 advice = KINDS.get(kind, "it has no counterpart")
@@ -270,8 +275,7 @@ class _Conversion:
             advice = "reclaim gets quota back from borrowers of any priority"
             self.lose(subject, "spec.preemption.reclaimWithinCohort", advice)
         if reclaim == "Never":
-            advice = "actions are for all queues: if others reclaim, this one does, too"
-            self.lose(subject, "spec.preemption.reclaimWithinCohort", advice)
+            self._keep_to_themselves.append(subject)
         borrow = spec.get("borrowWithinCohort") or {}
         if (borrow.get("policy") or "Never") != "Never":
             advice = "nothing is evicted for a job that borrows"

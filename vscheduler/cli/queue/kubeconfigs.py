@@ -46,9 +46,10 @@ def load(given: str, context: str, *, environment: Mapping[str, str], private: P
     if not files and not context and environment.get("KUBERNETES_SERVICE_HOST") and POD.is_dir():
         return http_client.in_pod()
     if not files:
+        named = "names no file that exists" if environment.get("KUBECONFIG") else "isn't set"
         raise KubeconfigError(
-            "no kubeconfig: $KUBECONFIG names no file that exists, and there is no "
-            "~/.kube/config; name one with --kubeconfig"
+            f"no kubeconfig: $KUBECONFIG {named}, and there is no ~/.kube/config; "
+            "name one with --kubeconfig"
         )
     merged = _merged(files)
     where = ", ".join(str(path) for path in files)

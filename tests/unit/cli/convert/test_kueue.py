@@ -193,6 +193,17 @@ def test_fields_without_a_counterpart_are_listed(more: Tree, says: str) -> None:
     assert says in line
 
 
+@pytest.mark.parametrize(("other", "told"), [("Never", False), ("Any", True)])
+def test_who_gets_no_quota_back_is_told_if_others_do(other: str, told: bool) -> None:
+    """The action is for all queues; without it nothing is lost."""
+    made = converted(
+        cluster_queue("a", "org", quota("cpu", 1)),
+        cluster_queue("b", "org", quota("cpu", 1), preemption={"reclaimWithinCohort": other}),
+    )
+    lines = [line for line in lost(made) if "reclaimWithinCohort" in line]
+    assert [line.startswith("ClusterQueue a: ") for line in lines] == [True] * told
+
+
 def test_flavors_and_other_kinds_are_listed() -> None:
     """With what pods need now."""
     flavor: Tree = {"nodeLabels": {"pool": "a"}, "tolerations": [{}], "topologyName": "t"}
@@ -229,7 +240,12 @@ def test_the_command(tmp_path: Path) -> None:
     """Ours on stdout, the rest on stderr; what is converted passes `check`."""
     path, conf, ours = (tmp_path / name for name in ("k.yaml", "s.conf", "ours.yaml"))
     objects = [
-        cluster_queue("a", "org", quota("cpu", 8, borrowingLimit=4, lendingLimit=2)),
+        cluster_queue(
+            "a",
+            "org",
+            quota("cpu", 8, borrowingLimit=4, lendingLimit=2),
+            flavorFungibility={"whenCanBorrow": "TryNextFlavor"},
+        ),
         thing("LocalQueue", "main", "lab", clusterQueue="a"),
     ]
     listed = {"apiVersion": "v1", "kind": "List", "items": objects}
@@ -237,7 +253,7 @@ def test_the_command(tmp_path: Path) -> None:
     run = testing.CliRunner()
     done = run.invoke(main.vscheduler, ["convert", str(path), f"--write-conf={conf}"])
     assert done.exit_code == 0
-    assert "no counterpart: ClusterQueue a: spec.preemption.reclaimWithinCohort: " in done.stderr
+    assert "no counterpart: ClusterQueue a: spec.flavorFungibility: " in done.stderr
     assert [each["kind"] for each in yaml.safe_load_all(done.stdout)] == [
         "Queue",
         "Queue",

@@ -187,8 +187,12 @@ def test_a_bad_file_is_a_sentence(place: Place, tree: object, says: str) -> None
     ("given", "environment", "says"),
     [
         ("absent", {}, "kubeconfig absent doesn't exist"),
-        ("", {}, "no kubeconfig: "),
-        ("", {"KUBECONFIG": "/absent:"}, "no kubeconfig: "),
+        ("", {}, "no kubeconfig: $KUBECONFIG isn't set, "),
+        (
+            "",
+            {"KUBECONFIG": "/absent:"},
+            "no kubeconfig: $KUBECONFIG names no file that exists, ",
+        ),
     ],
 )
 def test_no_file_is_a_sentence(
