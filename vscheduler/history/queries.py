@@ -8,7 +8,7 @@ import json
 import sqlite3
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from enum import StrEnum
 from itertools import chain
@@ -188,6 +188,10 @@ class _Steps:
         return np.asarray(count * self._ends - times, dtype=np.float64)
 
 
+WORKLOAD = """CASE owner WHEN '' THEN job ELSE substr(job, 1, instr(job, '/')) || owner END"""
+"""The owner in its namespace, or the PodGroup that nobody is known to have created."""
+
+
 class _JobSums:
     """Sums by workload: those of all its jobs together."""
 
@@ -203,38 +207,47 @@ class _JobSums:
         ]
         self._used = _integers(link.execute(" UNION ALL ".join(sums), given), 3)
         """Job, request and seconds."""
-        lost = f"""SELECT job, kind, SUM(ended - began), COUNT(*) FROM runs
+        lost = f"""SELECT job, kind, SUM(ended - began), COUNT(*), job FROM runs
             WHERE how = 'evicted' AND ended >= :since AND ended < :until AND {seen}
             GROUP BY job, kind"""
-        self._lost = _integers(link.execute(lost, of_runs.values), 4)
-        """Job, request, seconds and pods."""
-        started = f"""SELECT id, MAX(0, started - created) FROM jobs
-            WHERE started >= :since AND started < :until AND created > 0 AND {of_jobs}"""
-        self._waits = _integers(link.execute(started, of_jobs.values), 2)
-        """Job and seconds."""
-        finished = f"""SELECT id FROM jobs
-            WHERE finished >= :since AND finished < :until AND {of_jobs}"""
-        self._finished = _integers(link.execute(finished, of_jobs.values), 1)
+        self._lost = _integers(link.execute(lost, of_runs.values), 5)
+        """Job, request, seconds and pods, and the job again."""
         kinds = _integers(link.execute("SELECT id, request FROM kinds ORDER BY id"), 2)
         for each in (self._used, self._lost):
             each[:, 1] = kinds[np.searchsorted(kinds[:, 0], each[:, 1]), 1]
-        self._workloads = self._group(link)
-        """Owners with their namespaces, or jobs that have none. Their places stand for jobs in all
-        arrays by now."""
+        # One pass, which reads the names of nearly all jobs on the way.
+        statement = f"""SELECT id, CASE WHEN started >= :since AND started < :until AND created > 0
+            THEN MAX(0, started - created) ELSE -1 END,
+            IFNULL(finished >= :since AND finished < :until, 0), {WORKLOAD} FROM jobs NOT INDEXED
+            WHERE (started >= :since AND started < :until
+            OR finished >= :since AND finished < :until) AND {of_jobs}"""
+        rows = link.execute(statement, of_jobs.values).fetchall()
+        ids, waits, finished, names = zip(*rows, strict=True) if rows else ((), (), (), ())
+        known = np.array([ids, waits, finished], dtype=np.int64).T.reshape(-1, 3)
+        self._waits = known[known[:, 1] >= 0][:, :2]
+        """Job and seconds."""
+        self._finished = known[known[:, 2] == 1][:, :1]
+        self._names = self._group(link, known[:, 0], list(names))
+        """Of the workloads, whose places stand for jobs in all arrays by now."""
 
-    def _group(self, link: sqlite3.Connection) -> list[tuple[str, str]]:
-        arrays = (self._used, self._lost, self._waits, self._finished)
-        ids = np.concatenate([each[:, 0] for each in arrays])
-        first, last = int(ids.min(initial=FAR)), int(ids.max(initial=0))
-        groups = np.full(max(0, last - first + 1), -1, dtype=np.int64)
-        groups[ids - first] = 0
-        wanted = np.flatnonzero(groups == 0) + first
-        numbers: dict[tuple[str, str], int] = {}
-        for row, owner, job in _owners(link, wanted):
-            key = (owner, job[: job.find("/")]) if owner else ("", job)
-            groups[row - first] = numbers.setdefault(key, len(numbers))
-        self._losers = self._lost[:, 0].copy()
-        for each in arrays:
+    def _group(
+        self, link: sqlite3.Connection, ids: NDArray[np.int64], names: list[str]
+    ) -> list[str]:
+        """Return the workloads; `names` are those of these jobs."""
+        of_runs = np.concatenate([self._used[:, 0], self._lost[:, 0]])
+        others = np.unique(of_runs[~_among(of_runs, ids)])
+        # Of a list of parameters, SQLite takes too few.
+        statement = f"""SELECT IFNULL({WORKLOAD}, '') FROM json_each(?)
+            LEFT JOIN jobs ON jobs.id = value ORDER BY value"""
+        rows = link.execute(statement, (json.dumps(others.tolist()),))
+        every, names = np.concatenate([ids, others]), [*names, *chain.from_iterable(rows)]
+        if not names:
+            return []
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        first = every.min()
+        groups = np.zeros(every.max() - first + 1, dtype=np.int64)
+        groups[every - first] = [numbers[name] for name in names]
+        for each in (self._used, self._lost, self._waits, self._finished):
             each[:, 0] = groups[each[:, 0] - first]
         return list(numbers)
 
@@ -244,29 +257,39 @@ class _JobSums:
         for request, amounts in self._requests.items():
             weights[request] = size(amounts)
         of_runs = weights[self._used[:, 1]] * self._used[:, 2]
-        sizes = np.bincount(self._used[:, 0], of_runs, len(self._workloads))
+        sizes = np.bincount(self._used[:, 0], of_runs, len(self._names))
         order = np.argsort(-sizes, kind="stable")
         places = np.full(len(order), limit)
         places[order[:limit]] = np.arange(len(order[:limit]))
-        for each in (self._used, self._lost, self._waits, self._finished):
-            each[:, 0] = places[each[:, 0]]
-        named = [_named(*self._workloads[group]) for group in order[:limit].tolist()]
-        found = [self._row(place, name) for place, name in enumerate(named)]
+        used, lost, waits, finished = (
+            _by_place(rows, places)
+            for rows in (self._used, self._lost, self._waits, self._finished)
+        )
+        found = [
+            self._row(_named(self._names[group]), used(place), lost(place), waits(place)[:, 1])
+            for place, group in enumerate(order[:limit].tolist())
+        ]
         if others := len(order[limit:]):
-            found.append(msgspec.structs.replace(self._row(limit, ""), others=others))
-        return found
+            rest = self._row("", used(limit), lost(limit), waits(limit)[:, 1])
+            found.append(msgspec.structs.replace(rest, others=others))
+        return [
+            msgspec.structs.replace(row, finished=len(finished(place)))
+            for place, row in enumerate(found)
+        ]
 
-    def _row(self, place: int, name: str) -> Row:
-        used, waits = (rows[rows[:, 0] == place] for rows in (self._used, self._waits))
-        of_lost = self._lost[:, 0] == place
-        lost = self._lost[of_lost]
+    def _row(
+        self,
+        name: str,
+        used: NDArray[np.int64],
+        lost: NDArray[np.int64],
+        waits: NDArray[np.int64],
+    ) -> Row:
         return Row(
             name=name,
             pod_seconds=self._amounts(used),
-            waits=_waits_of(np.sort(waits[:, 1]).tolist()) if len(waits) else None,
-            finished=int((self._finished[:, 0] == place).sum()),
+            waits=_waits_of(np.sort(waits).tolist()) if len(waits) else None,
             evicted_pods=int(lost[:, 3].sum()),
-            evicted_jobs=len(np.unique(self._losers[of_lost])),
+            evicted_jobs=len(np.unique(lost[:, 4])),
             evicted_pod_seconds=self._amounts(lost),
         )
 
@@ -281,20 +304,27 @@ class _JobSums:
         return sums
 
 
-def _owners(link: sqlite3.Connection, wanted: NDArray[np.int64]) -> Iterable[tuple[int, str, str]]:
-    """Return the rows of these jobs with their owners and names."""
-    # Of a list of parameters, SQLite takes too few.
-    statement = """SELECT value, owner, IFNULL(job, '') FROM json_each(?)
-        LEFT JOIN jobs ON jobs.id = value ORDER BY value"""
-    return link.execute(statement, (json.dumps(wanted.tolist()),))
+def _among(numbers: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of these rows of the database are among some that have no order."""
+    flags = np.zeros(max(numbers.max(initial=0), some.max(initial=0)) + 1, dtype=np.bool_)
+    flags[some] = True
+    return np.asarray(flags[numbers])
 
 
-def _named(owner: str, place: str) -> str:
-    """Return `team-a/job/train`, or `team-a/podgroup/train` for a job that nobody is known to have
-    created; `place` is the owner's namespace, or else the job.
-    """
-    namespace, _, name = place.partition("/")
-    return f"{namespace}/{owner or f'podgroup/{name}'}"
+def _by_place(
+    rows: NDArray[np.int64], places: NDArray[np.int64]
+) -> Callable[[int], NDArray[np.int64]]:
+    """Return what finds the rows of a place; `places` are those of workloads."""
+    found = places[rows[:, 0]]
+    order = np.argsort(found, kind="stable")
+    edges = np.searchsorted(found[order], np.arange(places.max(initial=0) + 2))
+    return lambda place: rows[order[edges[place] : edges[place + 1]]]
+
+
+def _named(workload: str) -> str:
+    """Return `team-a/job/train` as it is, and `team-a/podgroup/train` for `team-a/train`."""
+    namespace, _, name = workload.partition("/")
+    return workload if "/" in name else f"{namespace}/podgroup/{name}"
 
 
 def size(amounts: Mapping[str, float]) -> float:
