@@ -252,6 +252,8 @@ def _missing(
     seen: Seen, known: Mapping[str, HeldLease], unelected: Mapping[str, float]
 ) -> Iterator[str]:
     """Iterate over Leases that should be there."""
+    if not known and not unelected and not seen.found.schedulers:
+        yield "No scheduler runs: it has no Lease, and no Deployment."
     if CONTROLLERS_LEASE not in known and CONTROLLERS_LEASE not in unelected:
         yield f"No controllers run: there is no Lease {CONTROLLERS_LEASE}, so nobody keeps Queues."
     for name in sorted(seen.found.schedulers.keys() - known):

@@ -140,6 +140,16 @@ def test_what_is_wrong_is_said(source: Fake, what: str, says: str) -> None:
     assert "Nothing is wrong" not in done.stdout
 
 
+def test_a_cluster_without_a_scheduler(source: Fake) -> None:
+    """That nobody keeps Queues either comes after it."""
+    source.found[Kind.LEASE] = source.found[Kind.DEPLOYMENT] = []
+    done = run()
+    assert done.exit_code == 1
+    first, second, *_ = done.stdout.splitlines()
+    assert first == "No scheduler runs: it has no Lease, and no Deployment."
+    assert second.startswith("No controllers run: ")
+
+
 def without_election(source: Fake, ago: float) -> None:
     """No Leases, but statuses that were written so many seconds ago, beside a user's change."""
     source.found[Kind.LEASE] = []
