@@ -148,7 +148,7 @@ def shown(result: CycleResult, *, reasons: bool) -> str:
     if not reasons:
         groups = tuple(msgspec.structs.replace(group, reason=None) for group in groups)
     return running.digest(
-        msgspec.structs.replace(result, work={}, costs={}, spent=0, groups=groups)
+        msgspec.structs.replace(result, work={}, costs={}, spent=0, groups=groups, changeable=())
     )
 
 

@@ -130,6 +130,8 @@ class FreeRoom:
         self._session = session
         self._lacking: set[tuple[str, PodClass]] = set()
         """By queue, classes for which no node has had enough."""
+        self._having: set[tuple[str, PodClass]] = set()
+        """The same of those for which a node has enough, as long as nodes don't change."""
         self._seen = -1
         """How much of `session.cluster.touched` is followed."""
         self._free = self._most = session.space.zeros()
@@ -142,11 +144,14 @@ class FreeRoom:
         pair = (self._session.job_state_of(task).job.queue, task.pod_class)
         if pair in self._lacking:
             return False
-        self._session.spend("classes", CHECK_COST)
         self._refresh()
+        if pair in self._having:
+            return True
+        self._session.spend("classes", CHECK_COST)
         if not self._suffices(*pair, self._session.request(task)):
             self._lacking.add(pair)
             return False
+        self._having.add(pair)
         return True
 
     def _suffices(self, queue: str, pod_class: PodClass, request: Vector) -> bool:
@@ -174,6 +179,7 @@ class FreeRoom:
             self._most = np.maximum.reduce(self._free, axis=0, initial=-resources.SUM_MAX)
             self._by_domain.clear()
             self._fits_anywhere.clear()
+            self._having.clear()
 
     def _usable(self, queue: str, pod_class: PodClass) -> tuple[Vector, Vector]:
         """Return what the nodes usable for the pods have free, (n, R), and the maximum, (R,)."""

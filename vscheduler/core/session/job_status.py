@@ -275,9 +275,8 @@ def _groups(
         told = _status(session, session.job_states[job], waits)
         statuses += [] if told is None else [told]
     found = unchanged_jobs.without(unchanged.statuses, looked_at)
-    changeable: Sequence[GroupStatus] = statuses
-    if session.unschedulable:
-        changeable = unchanged_jobs.in_order(session.unschedulable.now().statuses, statuses)
+    without_room = session.unschedulable.now().statuses if session.unschedulable else ()
+    changeable = unchanged_jobs.in_order(without_room, statuses)
     groups = tuple(unchanged_jobs.in_order(found, changeable))
     if rules.leaves_jobs_out:
         unchanged = unchanged.with_more(more_unchanged)
