@@ -24,10 +24,13 @@ NO_ROOM = "NotEnoughResources"
 def reserved_room_is_named(moment: Moment) -> Iterator[str]:
     """Each sentence of this cycle."""
     holders = _holders(moment)
+    # Sentences name jobs whichever kind of PodGroup they have.
     for group, written in moment.statuses.items():
         for each in written:
             for text in each.get("told", ()):
-                others = {job: nodes for job, nodes in holders.items() if job != group}
+                others = {
+                    job.partition("@")[0]: nodes for job, nodes in holders.items() if job != group
+                }
                 found = RESERVED.search(text)
                 problem = _wrong(moment, group, found, others) if found else ""
                 if each.get("reason") == NO_ROOM and not problem:

@@ -5,7 +5,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from vscheduler.model import resources
+from vscheduler.model import jobs, resources
+from vscheduler.model.jobs import JobId
 from vscheduler.model.resources import ResourceSpace
 from vscheduler.model.run_times import MAX_RUN_TIME
 
@@ -151,6 +152,11 @@ def listed(words: Sequence[str]) -> str:
 def any_of(words: Sequence[str]) -> str:
     """Return `a`, `a or b`, `a, b or c`."""
     return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
+
+
+def job(key: JobId) -> str:
+    """Return `team-a/train`, whichever kind of PodGroup it has, or none."""
+    return "/".join(jobs.names_of(key))
 
 
 def quantity(resource: str, value: float) -> str:

@@ -28,7 +28,7 @@ from vscheduler.model.decisions import (
     ReservedFor,
     Shortage,
 )
-from vscheduler.model.jobs import InvalidPod, Job
+from vscheduler.model.jobs import InvalidPod, Job, JobId
 from vscheduler.model.queues import ProblemCode, QueueProblem
 from vscheduler.model.reclaim_outlooks import Protection, ReclaimOutlook
 from vscheduler.model.refusals import RefusalCode
@@ -71,7 +71,8 @@ def _promised(promised: PromisedStart) -> Iterator[str]:
     if promised.ahead is not None:
         yield from _ahead(promised.ahead)
     if promised.unknown is NoPromise.RUN_TIME_AHEAD:
-        yield f"no start is promised: {promised.unlimited}, which starts first, has no max-run-time"
+        first = phrases.job(promised.unlimited or JobId(""))
+        yield f"no start is promised: {first}, which starts first, has no max-run-time"
     elif promised.unknown is not None:
         yield f"no start is promised: {_NO_PROMISE[promised.unknown]}"
     elif promised.at < math.inf:
@@ -80,7 +81,7 @@ def _promised(promised: PromisedStart) -> Iterator[str]:
 
 def _ahead(ahead: ReservedAhead) -> Iterator[str]:
     """Yield for which job nodes are reserved, and why this one doesn't start before it."""
-    yield f"nodes are reserved for {ahead.job}, which {_by(ahead.at)}"
+    yield f"nodes are reserved for {phrases.job(ahead.job)}, which {_by(ahead.at)}"
     if ahead.limit == math.inf:
         yield "this job has no max-run-time, so it may still run then"
     else:
@@ -169,7 +170,9 @@ def _rule(evict: Evict) -> str:
         return f"{run_times.CAP}, as it ran for {phrases.duration(evict.limit)}"
     if evict.action == incomplete_gangs.RULE:
         return "gang.bindTimeout, as the rest of its gang could not be bound in time"
-    return evict.action + (f" so that {evict.beneficiary} can start" if evict.beneficiary else "")
+    if not evict.beneficiary:
+        return evict.action
+    return f"{evict.action} so that {phrases.job(evict.beneficiary)} can start"
 
 
 def _ran_on(lost: LostPods) -> str:
@@ -540,7 +543,7 @@ def _reserved(reserved: ReservedFor) -> str:
     nodes = f"{reserved.nodes} node{'' if reserved.nodes == 1 else 's'}"
     others = f" and {reserved.others} more job{'' if reserved.others == 1 else 's'}"
     more = others if reserved.others else ""
-    return f"room on {nodes} is reserved for {reserved.job}{more}"
+    return f"room on {nodes} is reserved for {phrases.job(reserved.job)}{more}"
 
 
 def _is_about_one(reason: Reason) -> bool:

@@ -417,7 +417,8 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     ),
     (
         Code.NO_ROOM,
-        NO_ROOM | {"reserved": ReservedFor(job=JobId("lab/big"), others=0, nodes=1)},
+        NO_ROOM
+        | {"reserved": ReservedFor(job=JobId("lab/big@scheduling.k8s.io"), others=0, nodes=1)},
         (
             "needs 4 pods of 8 cpu; 0/5 nodes are available beside what is reserved: "
             "3 Insufficient cpu, 2 node(s) had untolerated taint {gpu: true}; "
@@ -519,6 +520,8 @@ def test_events_say_what_happened_to_a_pod() -> None:
         "its whole gang goes, and needs 4 pods, this one of 2 cpu, to run again"
     )
     assert sentences.lost([evict]) == "1 pod evicted by reclaim so that ns/needy can start"
+    lone = replace(evict, beneficiary=JobId("ns/needy@pod"))
+    assert sentences.lost([lone]) == sentences.lost([evict])
     assert sentences.lost([replace(evict, beneficiary=None)] * 2) == "2 pods evicted by reclaim"
 
 
