@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Level = findings.Level
 
+NOTHING = "A folder stands for the manifests directly in it, not for those in its folders."
+
 
 @click.command("check", short_help="Find problems in a configuration and in manifests.")
 @flags.files("[FILE...]", required=False)
@@ -69,6 +71,8 @@ def command(  # noqa: PLR0913 - one parameter per flag
     check_options = inspection.CheckOptions(options=options, schemas=known, autoscaler=autoscaler)
     report = inspection.of_files(files, scheduler_conf, built_in, check_options)
     _show(report, output)
+    if files and not report.objects:
+        screen.say(NOTHING, err=True)
     errors = findings.counted(report.found, Level.ERROR)
     sys.exit(1 if errors or (strict and report.found) else 0)
 

@@ -99,11 +99,13 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
     for manifest in expanded(manifests):
         tree = manifest.tree
         if not isinstance(tree, Mapping):
-            problems.append(Problem(place=manifest.place(), message="is not an object"))
+            problems.append(
+                Problem(place=manifest.place(), message="what stands here is no object")
+            )
             continue
         missing = [key for key in ("apiVersion", "kind") if not isinstance(tree.get(key), str)]
         if missing:
-            message = f"is not an object: it has no {' and no '.join(missing)}"
+            message = f"what stands here is no object: it has no {' and no '.join(missing)}"
             problems.append(Problem(place=manifest.place(), message=message))
             continue
         kind = events.kind_of(tree)

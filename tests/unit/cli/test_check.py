@@ -110,6 +110,18 @@ def test_nothing_is_said_of_what_is_right(tmp_path: Path) -> None:
     assert done.stderr == "0 errors, 0 warnings; 2 objects looked at\n"
 
 
+def test_a_folder_of_folders_is_no_silent_success(tmp_path: Path) -> None:
+    """A configuration alone has no objects, either, but nothing was to be looked at."""
+    folder = tmp_path / "all" / "queues"
+    folder.mkdir(parents=True)
+    (folder / "a.yaml").write_text(yaml.safe_dump(queue("a")))
+    (tmp_path / "all" / "conf.yaml").write_text(CAPACITY)
+    said = "A folder stands for the manifests directly in it, not for those in its folders.\n"
+    assert invoke(tmp_path / "all").stderr.endswith(f"0 objects looked at\n{said}")
+    alone = invoke("--scheduler-conf", tmp_path / "all" / "conf.yaml")
+    assert alone.stderr.endswith("0 objects looked at\n")
+
+
 def test_a_queue_without_a_spec_is_right(tmp_path: Path) -> None:
     """The API server fills in what its schema has a default for, and judges rules then."""
     bare = {key: value for key, value in queue("a").items() if key != "spec"}

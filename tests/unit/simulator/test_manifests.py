@@ -62,10 +62,13 @@ def test_objects_are_sorted_and_lists_opened(trees: list[Any], keys: list[str]) 
 @pytest.mark.parametrize(
     ("trees", "problems"),
     [
-        (["text"], ["f:1: is not an object"]),
-        ([{"kind": 3}], ["f:1: is not an object: it has no apiVersion and no kind"]),
-        ([pod("a") | {"apiVersion": 1}], ["f:1: is not an object: it has no apiVersion"]),
-        ([{"kind": "List", "items": ["text"]}], ["f:1: is not an object"]),
+        (["text"], ["f:1: what stands here is no object"]),
+        ([{"kind": 3}], ["f:1: what stands here is no object: it has no apiVersion and no kind"]),
+        (
+            [pod("a") | {"apiVersion": 1}],
+            ["f:1: what stands here is no object: it has no apiVersion"],
+        ),
+        ([{"kind": "List", "items": ["text"]}], ["f:1: what stands here is no object"]),
         ([pod("")], ["f:1: Pod: metadata.name: it has no name"]),
         ([{"apiVersion": "v1", "kind": "Node"}], ["f:1: Node: metadata.name: it has no name"]),
         (
