@@ -102,6 +102,12 @@ def decide(taken: Snapshot, tree: Mapping[str, Any], budget: int | None = None) 
     return result
 
 
+def seen(mirror: Mirror, now: float) -> str:
+    """What cycles see of the cluster in a Mirror, as text."""
+    taken = mirror.snapshot(now)
+    return repr((taken.jobs, taken.queues, taken.budgets, taken.nodes.used.tolist()))
+
+
 def digest(result: CycleResult) -> str:
     """All of a result as text: equal for equal results, task classes by what they hold. Which
     jobs were left out as unchanged is no part of it.

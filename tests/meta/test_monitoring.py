@@ -2,16 +2,17 @@
 
 import re
 
+import msgspec
 import prometheus_client.parser
 import pytest
 
+from tests import running
 from tests.alerts import monitoring
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.history.records import WriterStatus
 from vscheduler.model.decisions import (
-    CycleResult,
     Entitlement,
     Exclusion,
     Fault,
@@ -20,7 +21,6 @@ from vscheduler.model.decisions import (
 )
 from vscheduler.model.queues import QueueState
 from vscheduler.model.refusals import Refusal, RefusalCode
-from vscheduler.model.snapshot import FRESH
 
 AMOUNTS = {"cpu": 1000, "memory": 2**30, "nvidia.com/gpu": 1}
 CORDONED = Exclusion(refusal=Refusal(RefusalCode.CORDONED), nodes=("n1",))
@@ -33,15 +33,10 @@ QUEUE = QueueFigures(
     used_by_other_schedulers=AMOUNTS,
     entitlement=Entitlement(deserved=AMOUNTS, real_capability=AMOUNTS),
 )
-RESULT = CycleResult(
-    binds=(),
-    pipelined=(),
-    evicts=(),
-    groups=(),
-    changeable=(),
+RESULT = msgspec.structs.replace(
+    running.EMPTY,
     queues=(QUEUE,),
     total=AMOUNTS,
-    carried=FRESH,
     excluded=(CORDONED,),
     free_by_tier=(FreeByTier(topology="", tier=1, free=AMOUNTS),),
     work={"placements": 1},

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests import running
 from tests.properties import edited_manifests, obstacles
 from tests.properties.edited_manifests import Cluster
 from vscheduler.explain import remedies, wording
 from vscheduler.explain.changes import Nothing, Remedy
 from vscheduler.explain.remedies import NotWaitingError
-from vscheduler.mirror.state import Mirror
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 
@@ -37,13 +37,13 @@ def judged(seed: int) -> Counter[str]:
     """Explain jobs of a cluster, try every answer by other means, and count the kinds."""
     cluster = edited_manifests.cluster(seed)
     given = run.read(cluster.documents, cluster.policy, Options())
-    before = _digest(given.mirror, given.now)
+    before = running.seen(given.mirror, given.now)
     taken = given.mirror.snapshot(given.now)
     waiting = [job.id for job in taken.jobs if job.ready_tasks < max(1, job.min_member)]
     found: Counter[str] = Counter()
     for job in waiting[:JOBS_MAX]:
         explained = remedies.explain(given, cluster.policy, job)
-        assert _digest(given.mirror, given.now) == before, "a trial leaves a trace"
+        assert running.seen(given.mirror, given.now) == before, "a trial leaves a trace"
         itself = edited_manifests.starts(cluster, job, Nothing())
         assert itself == (explained.starts is not None), f"{seed} {job}: starts by itself?"
         found["jobs"] += 1
@@ -113,11 +113,6 @@ def _check(cluster: Cluster, job: str, remedy: Remedy, text: str) -> None:
     for number, less in enumerate(edited_manifests.smaller(remedy.change)[:BELOW_MAX]):
         if number == 0 or edited_manifests.is_monotone(less):
             assert not edited_manifests.starts(cluster, job, less), f"{text}; but also {less}"
-
-
-def _digest(mirror: Mirror, now: float) -> str:
-    taken = mirror.snapshot(now)
-    return repr((taken.jobs, taken.queues, taken.budgets, taken.nodes.used.tolist()))
 
 
 @pytest.mark.parametrize("seed", range(QUICK))

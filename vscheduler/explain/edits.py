@@ -204,13 +204,6 @@ def key(event: Event) -> Key:
     return event.kind, events.key_of(metadata.namespace, metadata.name)
 
 
-def removal(kind: Kind, name: str) -> Remove:
-    """Return the removal of the object with this key."""
-    namespace, _, rest = name.rpartition("/")
-    uid = name if kind is Kind.POD else ""
-    return Remove(kind=kind, namespace=namespace, name=rest, uid=uid)
-
-
 def policy(change: Change, before: Policy) -> Policy:
     """Return the policy after the change."""
     if isinstance(change, ActionArgument):

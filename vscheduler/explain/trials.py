@@ -25,6 +25,7 @@ from vscheduler.explain import edits
 from vscheduler.explain.changes import Change, Nothing
 from vscheduler.explain.edits import Event, Key, Objects
 from vscheduler.mirror import statuses
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Remove, Upsert
 from vscheduler.mirror.index.entries import Part
 from vscheduler.model.decisions import CycleResult, Evict, GroupStatus, QueueFigures
@@ -283,7 +284,7 @@ class Trials:
             before: Event | None = self.objects.original(kind, name)
             if self._later:
                 before = self._moved.get((kind, name), before)
-            self._take(before or edits.removal(kind, name))
+            self._take(before or events.removal_of(kind, name))
 
     def _lacks(self, snapshot: Snapshot, result: CycleResult) -> int:
         """Return how many pods of the minimum have no node after this cycle; 1 for a job that isn't

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from vscheduler.history import schema
 from vscheduler.history.records import JobRecord, JobState
-from vscheduler.mirror.wording.phrases import PAST_DAYS
 from vscheduler.model import jobs, resources
 from vscheduler.model.jobs import JobId
 from vscheduler.model.resources import ResourceMap
+from vscheduler.model.run_times import PAST_DAYS
 from vscheduler.simulator.past_runs import PastRun, PastRuns
 
 QUERY_SECONDS = 20.0

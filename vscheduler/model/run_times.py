@@ -13,6 +13,9 @@ for which nothing else says it."""
 CAP = "vscheduler.io/run-time-cap"
 """Annotation of Queues: how long each of their pods may run. It is ended when its time is up."""
 
+PAST_DAYS = 30
+"""For so many days, run times of jobs that have ended count for forecasts."""
+
 
 def parse(text: str | None) -> float | None:
     """Return a run time in seconds; None if there is none, or it can't be read."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.decode.events import Kind, Remove
+from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.index import entries
 from vscheduler.mirror.index.entries import Entry, Part, Value
 from vscheduler.mirror.state import Mirror
@@ -278,9 +278,7 @@ class _Future:
         if entry is not None:
             self._mirror.apply(Part(kind=kind, found={name: entry}))
             return
-        namespace, _, rest = name.rpartition("/")
-        uid = name if kind is Kind.POD else ""
-        self._mirror.apply(Remove(kind=kind, namespace=namespace, name=rest, uid=uid))
+        self._mirror.apply(events.removal_of(kind, name))
 
 
 def _has_minimum(job: JobId, taken: Snapshot, result: CycleResult) -> bool:

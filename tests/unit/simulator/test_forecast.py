@@ -15,6 +15,10 @@ from vscheduler.testing import pictures
 
 LIMIT = "annotation=vscheduler.io/max-run-time"
 FIFO = {"actions": "enqueue, allocate", "tiers": running.tiers("gang | predicates")}
+PREEMPT = {
+    "actions": "enqueue, allocate, preempt",
+    "tiers": running.tiers("priority gang | predicates"),
+}
 LATE = JobId("default/late")
 
 
@@ -27,17 +31,10 @@ def foreseen(picture: str, past: PastRuns = NO_PAST, *, budget: int = 10**9) -> 
     """The forecast for job `late`."""
     policy = running.policy_of(FIFO)
     given = read(picture, policy)
-    before = running_digest(given)
+    before = running.seen(given.mirror, given.now)
     found = forecast.forecast(given.mirror, given.now, policy, LATE, past, budget)
-    assert running_digest(given) == before
+    assert running.seen(given.mirror, given.now) == before
     return found
-
-
-def running_digest(given: Given) -> str:
-    """What cycles see of the cluster."""
-    return repr(given.mirror.snapshot(given.now).jobs) + repr(
-        given.mirror.snapshot(given.now).nodes.used.tolist()
-    )
 
 
 def lasting(*seconds: float) -> PastRuns:
@@ -138,11 +135,7 @@ def test_what_is_missing_is_counted() -> None:
 
 def test_evicted_pods_come_again() -> None:
     """They have the node of `late`, which has the higher priority."""
-    rules = {
-        "actions": "enqueue, allocate, preempt",
-        "tiers": running.tiers("priority gang | predicates"),
-    }
-    policy = running.policy_of(rules)
+    policy = running.policy_of(PREEMPT)
     picture = """
         node  n1 cpu=1
         queue q
@@ -150,10 +143,10 @@ def test_evicted_pods_come_again() -> None:
         job   q/late priority=9 -
         """
     given = read(picture, policy)
-    before = running_digest(given)
+    before = running.seen(given.mirror, given.now)
     found = forecast.forecast(given.mirror, given.now, policy, LATE, NO_PAST)
     assert found.latest == forecast.TERMINATION_SECONDS
-    assert running_digest(given) == before
+    assert running.seen(given.mirror, given.now) == before
     busy = forecast.forecast(given.mirror, given.now, policy, JobId("default/busy"), NO_PAST)
     assert busy.latest == 0.0
 
@@ -174,11 +167,7 @@ def test_a_budget_that_is_too_small_tells_nothing() -> None:
 
 def test_a_pod_that_was_evicted_ends_no_more() -> None:
     """It would have ended in 10 minutes. The next one, for which there is room later, goes on."""
-    rules = {
-        "actions": "enqueue, allocate, preempt",
-        "tiers": running.tiers("priority gang | predicates"),
-    }
-    policy = running.policy_of(rules)
+    policy = running.policy_of(PREEMPT)
     picture = f"""
         node  n1 cpu=2
         queue q
@@ -187,9 +176,9 @@ def test_a_pod_that_was_evicted_ends_no_more() -> None:
         job   q/late priority=1 cpu=2 age=10 -
         """
     given = read(picture, policy)
-    before = running_digest(given)
+    before = running.seen(given.mirror, given.now)
     found = forecast.forecast(given.mirror, given.now, policy, LATE, NO_PAST)
-    assert running_digest(given) == before, "pods that were made up are remembered"
+    assert running.seen(given.mirror, given.now) == before, "pods that were made up are remembered"
     evicted_for_high = forecast.TERMINATION_SECONDS
     again = evicted_for_high + 300.0
     assert found.latest == pytest.approx(again + 600.0, rel=forecast.STEP)

@@ -119,6 +119,8 @@ def _job_names(context: click.Context, _parameter: click.Parameter, typed: str) 
     return completion.matching(found, typed, context)
 
 
+PAGES_OWN = "--history doesn't count with --server: the page has a history of its own."
+
 OUTPUT = click.option(
     "-o",
     "--output",
@@ -256,6 +258,7 @@ def why_command(
             told_by_page, missing = page_client.chosen(page, names, namespace)
             shown = [page_client.explained_by(page, each) for each, _ in told_by_page]
             listing.explanations(shown, output, single=len(names) == 1)
+            notes += [PAGES_OWN] if history is not None else []
             _end(placing.Seen(notes=notes), missing)
     with _cluster(given) as (cluster, namespace, configurations):
         with reading.uncollected():

@@ -302,6 +302,13 @@ def removal(event: Upsert | DecodeFailed) -> Remove:
     return Remove(kind=event.kind, namespace=named.namespace, name=named.name, uid=named.uid)
 
 
+def removal_of(kind: Kind, key: str) -> Remove:
+    """Return the removal of the object with this key; that of a pod is its UID."""
+    namespace, _, name = key.rpartition("/")
+    uid = key if kind is Kind.POD else ""
+    return Remove(kind=kind, namespace=namespace, name=name, uid=uid)
+
+
 def _plain(value: object, key: object = None) -> object:
     """Return the value as JSON represents it."""
     if isinstance(value, Mapping):

@@ -8,13 +8,10 @@ from collections.abc import Mapping, Sequence
 from vscheduler.model import jobs, resources
 from vscheduler.model.jobs import JobId
 from vscheduler.model.resources import ResourceSpace
-from vscheduler.model.run_times import MAX_RUN_TIME
+from vscheduler.model.run_times import MAX_RUN_TIME, PAST_DAYS
 
 BINDS_MAX = 3
 """How many binds of the same moment are named."""
-
-PAST_DAYS = 30
-"""For so many days, run times of jobs that have ended count for forecasts."""
 
 COUNTED = re.compile(r"\d+ of \d+ fits?")
 SHORT_MAX = 72

@@ -7,7 +7,7 @@ import msgspec
 from vscheduler.core.config.policy import Policy
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.decode.events import Kind, Remove, Upsert
+from vscheduler.mirror.decode.events import Kind, Upsert
 from vscheduler.mirror.decode.wire import CompositePodGroup, NativePodGroup, Pod, PodGroup
 from vscheduler.mirror.index.entries import Entry, Part, Reference, Value
 from vscheduler.mirror.state import Mirror
@@ -81,15 +81,7 @@ def of_manifests(documents: Iterable[Manifest], policy: Policy) -> Mirror:
     given = run.read(documents, policy, options)
     for event in given.events:
         if isinstance(event, Upsert) and _is_work(event.object, options.scheduler_names):
-            metadata = event.object.metadata
-            given.mirror.apply(
-                Remove(
-                    kind=event.kind,
-                    namespace=metadata.namespace,
-                    name=metadata.name,
-                    uid=metadata.uid,
-                )
-            )
+            given.mirror.apply(events.removal(event))
     return given.mirror
 
 
@@ -118,5 +110,4 @@ def show(mirror: Mirror, kind: Kind, values: Mapping[str, Value]) -> None:
 def hide(mirror: Mirror, kind: Kind, keys: Iterable[str]) -> None:
     """Let objects be gone; a pod's key is its UID."""
     for key in keys:
-        namespace, _, name = key.rpartition("/")
-        mirror.apply(Remove(kind=kind, namespace=namespace, name=name))
+        mirror.apply(events.removal_of(kind, key))

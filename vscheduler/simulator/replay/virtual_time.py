@@ -10,6 +10,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import IntEnum
 
 import msgspec
@@ -25,9 +26,10 @@ from vscheduler.mirror.wording import sentences
 from vscheduler.model.decisions import Bind, CycleResult, Evict
 from vscheduler.model.jobs import GroupState, Job, JobId, PodClass, Task, TaskId, TaskStatus
 from vscheduler.model.resources import PODS
+from vscheduler.model.run_times import PAST_DAYS
 from vscheduler.model.snapshot import FRESH, Carried, Reservation
 from vscheduler.simulator import pod_changes
-from vscheduler.simulator.forecast import BudgetError, Forecast, forecast
+from vscheduler.simulator.forecast import BudgetError, forecast
 from vscheduler.simulator.past_runs import PastRun, PastRuns
 from vscheduler.simulator.replay import clusters
 from vscheduler.simulator.replay.traces import Trace, TraceJob
@@ -43,8 +45,7 @@ APART_SECONDS = 1e-6
 """How much younger a job counts than the one before it in the trace, if both are submitted at the
 same instant: jobs of one age come in the order of their names."""
 
-PAST_SECONDS = 30 * 86400.0
-"""For so long, run times of jobs that have ended count for forecasts."""
+DAY_SECONDS = 86400
 
 Progress = Callable[[int, int], None]
 """Called with the number of jobs that have ended, and of all jobs."""
@@ -151,8 +152,7 @@ def replay(
             moved = moved or bool(result.binds or result.evicts)
             if not (result.binds and world.waiting):
                 break
-        for job in world.to_forecast():
-            world.note_forecast(job, _forecast(mirror, now, policy, job, world.past(now)), now)
+        world.forecast_starts(policy, now)
         idle = 0 if moved else idle + 1
         if idle > IDLE_MAX and not world.is_busy:
             break
@@ -162,16 +162,6 @@ def replay(
 
 def _decide(mirror: Mirror, policy: Policy, now: float, carried: Carried) -> CycleResult:
     return cycle.run_cycle(mirror.snapshot(now, carried), policy)
-
-
-def _forecast(
-    mirror: Mirror, now: float, policy: Policy, job: JobId, past: PastRuns
-) -> Forecast | None:
-    """Return when the job is likely to start; None if that can't be found out."""
-    try:
-        return forecast(mirror, now, policy, job, past)
-    except BudgetError:
-        return None
 
 
 class _World:
@@ -268,7 +258,19 @@ class _World:
             expected=self._expected,
         )
 
-    def to_forecast(self) -> list[JobId]:
+    def forecast_starts(self, policy: Policy, now: float) -> None:
+        """Remember when new jobs that wait are likely to start, of each nth."""
+        clock = now - self._trace.epoch
+        for job in self._to_forecast():
+            earliest = latest = math.inf
+            with suppress(BudgetError):
+                found = forecast(self._mirror, now, policy, job, self._past(now))
+                earliest, latest = found.earliest, found.latest
+            self._expected[self._live[job].at] = Expected(
+                earliest=clock + earliest, latest=clock + latest
+            )
+
+    def _to_forecast(self) -> list[JobId]:
         """Return the new jobs that wait and whose start is to be forecast."""
         every = self._options.forecast_every
         found = []
@@ -281,20 +283,12 @@ class _World:
         self._came.clear()
         return found
 
-    def note_forecast(self, job: JobId, found: Forecast | None, now: float) -> None:
-        """Remember what is forecast for a job."""
-        clock = now - self._trace.epoch
-        known = (math.inf, math.inf) if found is None else (found.earliest, found.latest)
-        self._expected[self._live[job].at] = Expected(
-            earliest=clock + known[0], latest=clock + known[1]
-        )
-
-    def past(self, now: float) -> PastRuns:
+    def _past(self, now: float) -> PastRuns:
         """Return how long jobs have run that ended lately, and those that run."""
         jobs, clock = self._trace.jobs, now - self._trace.epoch
         made = PastRuns()
         for run in reversed(self._runs):
-            if run.end < clock - PAST_SECONDS:
+            if run.end < clock - PAST_DAYS * DAY_SECONDS:
                 break
             if not run.evicted:
                 made.add(_past_run(jobs[run.job], run.end - run.start))

@@ -77,6 +77,10 @@ def test_get_and_why(run: Run, made: Stage) -> None:
     assert "\nLikely to start in 2h to 5h.\n" in told.stdout
     assert "  - lower minMember from 8 to 4\n1 more would, which concern what" in told.stdout
     assert "Not searched to the end: weights." in told.stdout
+    assert "--history" not in told.stderr
+    file = Path(__file__)
+    told = run("why", f"pg/{name}", "-n", namespace, f"--history={file}")
+    assert "--history doesn't count with --server: the page has" in told.stderr
     tree = json.loads(run("why", f"pg/{name}", "-n", namespace, "-o", "json").stdout)
     assert [each["change"] for each in tree["remedies"]["remedies"]] == ["FewerPods"]
     made.finder.problem = "It takes too long."

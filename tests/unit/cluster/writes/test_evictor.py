@@ -3,10 +3,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
-from tests import answers
+from tests import answers, running
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.writes import evictor as evicting
 from vscheduler.cluster.writes.evictor import EvictionResult, Evictor, Outcome, Plan
@@ -54,14 +55,10 @@ def result(
     *evicts: Evict, pipelined: tuple[Task, ...] = (), kept: tuple[str, ...] = ()
 ) -> CycleResult:
     """What a cycle decided about evictions."""
-    return CycleResult(
-        binds=(),
+    return msgspec.structs.replace(
+        running.EMPTY,
         pipelined=tuple(Pipeline(task=task, node="n1") for task in pipelined),
         evicts=evicts,
-        groups=(),
-        changeable=(),
-        queues=(),
-        total={},
         carried=Carried(nominations={TaskId(uid): "n1" for uid in kept}),
     )
 

@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
 from structlog import testing
 
-from tests import answers, patience
+from tests import answers, patience, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.http import connection
@@ -21,7 +22,6 @@ from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.mirror import queue_status
 from vscheduler.model.decisions import (
     Basis,
-    CycleResult,
     Entitlement,
     Exclusion,
     LimitedBy,
@@ -29,7 +29,6 @@ from vscheduler.model.decisions import (
 )
 from vscheduler.model.queues import Queue, QueueState
 from vscheduler.model.refusals import Refusal, RefusalCode
-from vscheduler.model.snapshot import FRESH
 
 BASIS = Basis(deserved=2000, usable=6000, bound=LimitedBy.WEIGHT, weight=1, weights=3)
 FIGURES = QueueFigures(
@@ -82,15 +81,9 @@ class Desk:
         parent: str = "",
     ) -> None:
         """Report a cycle that knew these queues, all but the first below the parent."""
-        result = CycleResult(
-            binds=(),
-            pipelined=(),
-            evicts=(),
-            groups=(),
-            changeable=(),
+        result = msgspec.structs.replace(
+            running.EMPTY,
             queues=figures,
-            total={},
-            carried=FRESH,
             excluded=excluded,
         )
         known = {

@@ -1,11 +1,13 @@
+import msgspec
 from msgspec.structs import replace
 from structlog import testing
 
+from tests import running
 from vscheduler.daemon.observability.cycle_log import CycleLog
 from vscheduler.model.decisions import CycleResult, Entitlement, Exclusion, QueueFigures
 from vscheduler.model.queues import ProblemCode, QueueProblem, QueueState
 from vscheduler.model.refusals import Refusal, RefusalCode
-from vscheduler.model.snapshot import FRESH, Refused
+from vscheduler.model.snapshot import Refused
 
 TAINTED = Exclusion(refusal=Refusal(RefusalCode.TAINT, "gpu", "true"), nodes=("n1", "n2", "n3"))
 PROBLEM = QueueProblem(code=ProblemCode.PARENT_MISSING, queue="q", subjects=("p",))
@@ -17,15 +19,9 @@ ASIDE = QueueFigures(
     request={},
     entitlement=Entitlement(deserved={}, problem=PROBLEM),
 )
-CYCLE = CycleResult(
-    binds=(),
-    pipelined=(),
-    evicts=(),
-    groups=(),
-    changeable=(),
-    queues=(),
+CYCLE = msgspec.structs.replace(
+    running.EMPTY,
     total={"cpu": 75_500, "memory": 2.0**33},
-    carried=FRESH,
 )
 
 

@@ -1,16 +1,17 @@
 import math
 import re
 
+import msgspec
 import prometheus_client
 import pytest
 from msgspec.structs import replace
 
+from tests import running
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metrics import Metrics
-from vscheduler.model.decisions import CycleResult, Entitlement, Fault, QueueFigures
+from vscheduler.model.decisions import Entitlement, Fault, QueueFigures
 from vscheduler.model.queues import QueueState
-from vscheduler.model.snapshot import FRESH
 
 GOLD = QueueFigures(
     name="gold",
@@ -21,15 +22,9 @@ GOLD = QueueFigures(
     capability={"cpu": 8000},
     entitlement=Entitlement(deserved={"cpu": 3000.5}, real_capability={"cpu": 9000}, share=0.5),
 )
-RESULT = CycleResult(
-    binds=(),
-    pipelined=(),
-    evicts=(),
-    groups=(),
-    changeable=(),
+RESULT = msgspec.structs.replace(
+    running.EMPTY,
     queues=(GOLD,),
-    total={},
-    carried=FRESH,
     work={"placements": 7},
     faults=(Fault(plugin="p", hook="score_nodes", error="e"),),
 )

@@ -2,17 +2,18 @@ import io
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from sandbox.demo import demo_view
 from sandbox.demo.demo_view import Gang, Group, PlainLines, Share, View
+from tests import running
 from vscheduler.cli.output import Screen
 from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.history.queries import By, Filter, Reader
 from vscheduler.mirror.decode import quantities
-from vscheduler.model.decisions import CycleResult, Entitlement, QueueFigures
+from vscheduler.model.decisions import Entitlement, QueueFigures
 from vscheduler.model.queues import QueueState
-from vscheduler.model.snapshot import FRESH
 
 WHY = "needs 8 cpu for 4 pods; queue robotics has 24 cpu of the 25 it deserves, which leaves 1"
 SHARES = {
@@ -99,15 +100,9 @@ def test_shares_are_read_from_the_daemons_metrics() -> None:
         request=amounts,
         entitlement=Entitlement(deserved={"cpu": 25000.0}, share=0.96),
     )
-    result = CycleResult(
-        binds=(),
-        pipelined=(),
-        evicts=(),
-        groups=(),
-        changeable=(),
+    result = msgspec.structs.replace(
+        running.EMPTY,
         queues=(figures,),
-        total={},
-        carried=FRESH,
     )
     observed.observe_cycle(result, {"snapshot": 0.0})
     assert demo_view.shares(observed.exposition().decode()) == {"robotics": SHARES["robotics"]}
