@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import ClassVar
 
 import structlog
 
@@ -54,8 +55,14 @@ FORBIDDEN_SECONDS = 300.0
 """Pause after a refusal before watching a kind is tried again."""
 
 
+POD_PACE = reflector.Pace(gather_seconds=0.05)
+"""Every pod that starts changes several times, and only the first change can need a PodGroup."""
+
+
 class ControllersProcess(Process):
     """Runs the controllers; often as a child of the scheduler's process."""
+
+    paces: ClassVar = {Kind.POD: POD_PACE}
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ effects are read from a list, which the API server answers from its newest state
 import asyncio
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -125,7 +125,7 @@ class Informers:
     def __init__(
         self,
         connection: Connection,
-        kinds: Collection[Kind],
+        kinds: Mapping[Kind, Pace],
         read: Translate,
         sink: Sink,
         failures: Failures | None = None,
@@ -139,7 +139,7 @@ class Informers:
                 paths.WATCHED[kind],
                 Codec(kind, read),
                 sink,
-                pace=NODE_PACE if kind is Kind.NODE else Pace(),
+                pace=kinds[kind],
                 chance=chance,
                 failures=failures,
                 early=early,

@@ -8,9 +8,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from typing import ClassVar
 
 import structlog
 
+from vscheduler.cluster.reflector import Pace
 from vscheduler.cluster.writes.event_recorder import EventRecorder, Identity
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 from vscheduler.containment import Failures
@@ -33,6 +35,7 @@ from vscheduler.daemon.settings import Settings
 from vscheduler.daemon.startup import Opened
 from vscheduler.mirror import statuses
 from vscheduler.mirror.index.entries import Event
+from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.statuses import EventNotice, ObjectReference
 from vscheduler.web.history import History, Observer
@@ -84,6 +87,9 @@ class Process:
     A subclass for each kind of process defines `feed`, `serve` and `tasks`, and extends the rest.
     """
 
+    paces: ClassVar[Mapping[Kind, Pace]] = {}
+    """The paces of watches that differ from the default."""
+
     def __init__(
         self,
         settings: Settings,
@@ -115,9 +121,10 @@ class Process:
             ),
             on_error=partial(informers.report_object_error, self._failures),
         )
+        watched = startup.watched(settings, loaded.policy.rules)
         self._informers = Informers(
             link,
-            startup.watched(settings, loaded.policy.rules),
+            {kind: self.paces.get(kind, Pace()) for kind in watched},
             self._mirror.read,
             self.feed,
             self._failures,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import structlog
@@ -23,7 +23,7 @@ from vscheduler.cluster.writes.evictor import Evictor
 from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, UsageWriter
 from vscheduler.cluster.writes.status_writer import StatusWriter, StoredGroup
 from vscheduler.core.config.policy import Policy
-from vscheduler.daemon import child_process, configuration, pacing
+from vscheduler.daemon import child_process, configuration, informers, pacing
 from vscheduler.daemon.child_process import ChildProcess
 from vscheduler.daemon.configuration import ConfigurationError, Loaded
 from vscheduler.daemon.health import Report
@@ -58,11 +58,16 @@ QUEUE_RETRY_SECONDS = 5.0
 QUEUE_SECONDS = 2.0
 """How long the first cycle waits for the default queue. Without the wait, pods would be told that
 the queue is missing."""
-QUEUE_LOOK_SECONDS = 0.02
+LOOK_SECONDS = 0.02
+
+FIRST_BINDS_SECONDS = 5.0
+"""How long the controllers wait for the first binds; a standby has none."""
 
 
 class SchedulerProcess(Process):
     """Schedules pods, and supervises the controllers unless they run elsewhere."""
+
+    paces: ClassVar = {Kind.NODE: informers.NODE_PACE}
 
     def __init__(
         self,
@@ -93,8 +98,17 @@ class SchedulerProcess(Process):
         """Follow the configuration, and run the child."""
         tasks: Tasks = {"follow configuration": self._reloader.run}
         if self._child is not None:
-            tasks["controllers"] = partial(self._child.run, self._failures)
+            tasks["controllers"] = partial(self._run_controllers, self._child)
         return tasks
+
+    async def _run_controllers(self, child: ChildProcess) -> None:
+        """Run the controllers after the first binds.
+
+        Their start takes a core and long lists of the API server, and no pod that is bound by then
+        needs them.
+        """
+        await self._scheduler.wait_for_first_binds()
+        await child.run(self._failures)
 
     def configuration(self, lease: str) -> str:
         """Return the digest of the configuration, for Leases of scheduler names."""
@@ -163,6 +177,20 @@ class Scheduler:
             self._recording = history_recording.Recording(
                 runtime.settings.history, runtime.mirror, runtime.failures, runtime.metrics
             )
+
+    async def wait_for_first_binds(self) -> None:
+        """Wait until a first cycle's binds are sent and no more follow; FIRST_BINDS_SECONDS at
+        most.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_BINDS_SECONDS):
+                while not (self._has_decided and self._runtime.write_queue.is_quiet):  # noqa: ASYNC110 - there are no events
+                    await asyncio.sleep(LOOK_SECONDS)
+
+    @property
+    def _has_decided(self) -> bool:
+        """Whether this session has had a cycle."""
+        return self._loop is not None and self._loop.cycles > 0
 
     def feed(self, batch: Sequence[entries.Event]) -> None:
         """Apply the events of a watch to the Mirror, and notify the loop.
@@ -242,7 +270,7 @@ class Scheduler:
         with suppress(TimeoutError):
             async with asyncio.timeout(QUEUE_SECONDS):
                 while not self._has_default_queue():  # noqa: ASYNC110 - the Mirror has no events
-                    await asyncio.sleep(QUEUE_LOOK_SECONDS)
+                    await asyncio.sleep(LOOK_SECONDS)
         await loop.run()
 
     def _has_default_queue(self) -> bool:

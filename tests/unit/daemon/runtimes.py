@@ -30,7 +30,7 @@ def by(
         connection=link,
         write_queue=calls,
         mirror=mirror,
-        informers=Informers(link, (), mirror.read, lambda _: None),
+        informers=Informers(link, {}, mirror.read, lambda _: None),
         recorder=EventRecorder(link, calls, identity, observe=observed.observe_write),
         metrics=observed,
         stopping=stopping,

@@ -13,7 +13,7 @@ from aiohttp import web
 from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.mirror import manifests
-from vscheduler.cluster.reflector import Reflector
+from vscheduler.cluster.reflector import Pace, Reflector
 from vscheduler.containment import Failures
 from vscheduler.daemon import health, informers
 from vscheduler.daemon.informers import Codec, Informers
@@ -22,7 +22,7 @@ from vscheduler.mirror.decode.events import DecodeFailed, Kind, Remove, Upsert
 from vscheduler.mirror.index.entries import Event, Replace
 from vscheduler.mirror.state import Mirror, Options
 
-KINDS = (Kind.POD, Kind.QUEUE)
+KINDS = {Kind.POD: Pace(), Kind.QUEUE: Pace()}
 CLOSED = "the handler is closed"
 
 
@@ -147,7 +147,7 @@ async def refused(
         return response
 
     mirror = Mirror(Options(scheduler_names=("vscheduler",)))
-    kinds = (Kind.POD, Kind.BUDGET)
+    kinds = {Kind.POD: Pace(), Kind.BUDGET: Pace()}
     made = Informers(await serve(answer), kinds, mirror.read, lambda _: None)
     async with asyncio.timeout(40), asyncio.TaskGroup() as group:
         made.start(group)

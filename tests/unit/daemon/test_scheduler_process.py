@@ -20,7 +20,7 @@ from tests.unit.daemon import runtimes, worlds
 from tests.unit.daemon.leading import Decided
 from tests.unit.mirror import manifests
 from tests.unit.mirror.manifests import Document
-from vscheduler.cluster.writes import status_writer
+from vscheduler.cluster.writes import status_writer, write_queue
 from vscheduler.cluster.writes.queue_status_writer import UsageWriter
 from vscheduler.core import cycle
 from vscheduler.daemon import leader_session, scheduler_process, settings
@@ -146,6 +146,35 @@ async def test_a_standby_sees_all_and_sends_nothing(serve: Serve) -> None:
         made.show(*waiting("late"))
         await patience.until(lambda: made.bound() == {"early": 1, "late": 1})
         assert [body["metadata"]["annotations"] for _, body in made.binds] == [{HOLDER: "us"}] * 2
+
+
+async def test_the_first_binds_are_over_once_no_more_follow(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before there was a cycle, and not while a bind of it is in progress."""
+    monkeypatch.setattr(write_queue, "QUIET_SECONDS", 0.0)
+    async with half(serve, "vscheduler") as made:
+        made.show(*waiting("a"))
+        made.slow = asyncio.Event()
+        wait = asyncio.create_task(made.serving.wait_for_first_binds())
+        await made.rest()
+        assert not wait.done()
+        made.decided.gain("vscheduler")
+        await patience.until(lambda: made.begun)
+        await made.rest()
+        assert not wait.done()
+        made.slow.set()
+        await patience.until(wait.done)
+
+
+async def test_who_stands_by_has_no_first_binds_to_wait_for_long(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its controllers may hold Leases of their own."""
+    monkeypatch.setattr(scheduler_process, "FIRST_BINDS_SECONDS", 0.05)
+    async with half(serve, "vscheduler") as made:
+        async with asyncio.timeout(10):
+            await made.serving.wait_for_first_binds()
 
 
 async def test_nothing_is_decided_before_the_predecessors_binds_are_seen(serve: Serve) -> None:

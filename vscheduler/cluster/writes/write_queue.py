@@ -94,9 +94,11 @@ class WriteQueue:
         self._bind_put_at = float("-inf")
 
     @property
-    def seconds_since_bind(self) -> float:
-        """How long ago the last bind was added."""
-        return time.monotonic() - self._bind_put_at
+    def is_quiet(self) -> bool:
+        """Whether no bind waits or is in progress, and none was added for QUIET_SECONDS."""
+        if self._waiting[WritePriority.BIND] or self._under_way[WritePriority.BIND]:
+            return False
+        return time.monotonic() - self._bind_put_at >= QUIET_SECONDS
 
     def put(self, priority: WritePriority, call: Call, *, ahead: bool = False) -> bool:
         """Add a call; `ahead` of all waiting calls of its priority if it continues another one.
@@ -329,7 +331,7 @@ class CoalescingQueue:
         asyncio.get_running_loop().call_later(seconds, self._resume, key)
 
     def _resume(self, key: Hashable) -> None:
-        if key in self._patient and not self._is_quiet:
+        if key in self._patient and not self._write_queue.is_quiet:
             if not self._resting:
                 asyncio.get_running_loop().call_later(QUIET_SECONDS, self._end_rests)
             self._resting.add(key)
@@ -338,10 +340,6 @@ class CoalescingQueue:
         self._busy.discard(key)
         if key in self._waiting:
             self._enqueue(key)
-
-    @property
-    def _is_quiet(self) -> bool:
-        return self._write_queue.seconds_since_bind >= QUIET_SECONDS
 
     def _end_rests(self) -> None:
         """Let writes go on that have let binds go first: all of them, or those that may wait no

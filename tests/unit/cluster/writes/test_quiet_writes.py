@@ -31,10 +31,10 @@ async def test_what_tells_nobody_anything_lets_binds_go_first(
     monkeypatch: pytest.MonkeyPatch, longest: float
 ) -> None:
     """Until there are no more of them, or for a while; only the newest is written, once."""
-    since_bind = [0.0]
+    quiet = [False]
     monkeypatch.setattr(write_queue, "QUIET_SECONDS", 0.005)
     monkeypatch.setattr(write_queue, "QUIET_MAX_SECONDS", longest)
-    monkeypatch.setattr(WriteQueue, "seconds_since_bind", property(lambda _: since_bind[0]))
+    monkeypatch.setattr(WriteQueue, "is_quiet", property(lambda _: quiet[0]))
     queue = WriteQueue(workers=1, waiting_max=10)
     box = CoalescingQueue(queue, WritePriority.STATUS, spacing_seconds=0.005)
     seen: list[str] = []
@@ -44,20 +44,40 @@ async def test_what_tells_nobody_anything_lets_binds_go_first(
     if longest > 1:
         await asyncio.sleep(0.05)
         assert seen == []
-        since_bind[0] = 1.0
+        quiet[0] = True
     await patience.until(lambda: seen)
     assert seen == ["newer"]
     task.cancel()
     await asyncio.wait([task])
 
 
-async def test_binds_are_what_keeps_it_from_being_quiet() -> None:
-    """Other calls don't."""
+async def test_binds_are_what_keeps_it_from_being_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that wait or are in progress, however long ago they came, and those of a moment ago."""
+    monkeypatch.setattr(write_queue, "QUIET_SECONDS", 0.1)
     queue = WriteQueue(workers=1, waiting_max=10)
+    answered = asyncio.Event()
+
+    async def bind() -> None:
+        await answered.wait()
+
+    def is_quiet() -> bool:
+        return queue.is_quiet
+
     queue.put(WritePriority.STATUS, test_write_queue.noting("status", []))
-    assert queue.seconds_since_bind == float("inf")
-    queue.put(WritePriority.BIND, test_write_queue.noting("bind", []))
-    assert queue.seconds_since_bind < float("inf")
+    assert is_quiet()
+    queue.put(WritePriority.BIND, bind)
+    await asyncio.sleep(0.15)
+    assert not is_quiet(), "it waits"
+    task = asyncio.create_task(queue.run())
+    await asyncio.sleep(0.05)
+    assert not is_quiet(), "it is in progress"
+    answered.set()
+    await patience.until(is_quiet)
+    queue.put(WritePriority.BIND, bind)
+    await queue.wait_until_quiet()
+    assert not is_quiet(), "it came a moment ago"
+    task.cancel()
+    await asyncio.wait([task])
 
 
 @pytest.mark.parametrize(("pods", "phases"), [(1, ["Completed"]), (2, ["Running", "Completed"])])
@@ -65,9 +85,9 @@ async def test_a_group_of_one_pod_costs_a_write_less_while_others_are_bound(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, pods: int, phases: list[str]
 ) -> None:
     """Its pod shows that it runs; whatever came of it by the time all is quiet is written once."""
-    quiet = [0.0]
+    quiet = [False]
     monkeypatch.setattr(write_queue, "QUIET_SECONDS", 0.01)
-    monkeypatch.setattr(WriteQueue, "seconds_since_bind", property(lambda _: quiet[0]))
+    monkeypatch.setattr(WriteQueue, "is_quiet", property(lambda _: quiet[0]))
     binds = tuple(Bind(task=test_status_writer.a_task(f"a-{n}"), node="n1") for n in range(pods))
     tallied: dict[str, Any] = jobs.tally([bind.task for bind in binds])
     job = replace(test_status_writer.STORED, **tallied)
@@ -82,7 +102,7 @@ async def test_a_group_of_one_pod_costs_a_write_less_while_others_are_bound(
             await made.settle()
         made.report(replace(test_status_writer.RUNS, phase=Phase.COMPLETED, running=0), job=job)
         await made.settle()
-        quiet[0] = 1.0
+        quiet[0] = True
         await patience.until(lambda: len(made.group_bodies()) >= len(phases))
         await made.settle()
         assert [body["status"]["phase"] for body in made.group_bodies()] == phases
