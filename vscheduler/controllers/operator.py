@@ -2,7 +2,7 @@
 
 Kopf ends when a kind that it watches goes, when a watch brings an error that it doesn't know, or
 when it is told to. The process ends with it, and is started again by its parent or the kubelet.
-Its handlers are of indices, events, login, startup and cleanup only: create, update and delete
+Its handlers are of events, login and cleanup only: create, update and delete
 handlers, daemons and timers would add finalizers and annotations to every user's object.
 """
 
@@ -18,11 +18,10 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from vscheduler.controllers import hyper_node_controller
-from vscheduler.controllers.hyper_node_controller import Described
+from vscheduler.controllers.followed_objects import Event
 from vscheduler.controllers.ports import Api, RefusedError, Trouble
-from vscheduler.controllers.queues import queue_index, queue_objects
-from vscheduler.controllers.queues.queue_index import VOLCANO, Indices, Kinds
+from vscheduler.controllers.queues import queue_index
+from vscheduler.controllers.queues.queue_index import VOLCANO, Kinds
 from vscheduler.controllers.queues.queue_objects import FollowedKind
 from vscheduler.mirror import paths
 
@@ -53,11 +52,8 @@ class Entry(Protocol):
 class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """What Kopf's handlers call."""
 
-    started: Callable[[Indices], object]
-    """Called before Kopf watches anything."""
-    changed: Callable[[bool], object]
-    """Called after each event, once all indices are complete; with whether the object was
-    listed."""
+    changed: Callable[[FollowedKind, Event], object]
+    """Called with each event."""
     ended: Callable[[], Awaitable[object]]
     """Kopf has ended, by itself or as it was told, and waits for the end of this."""
 
@@ -68,58 +64,22 @@ def registry(
     """Return a registry with the handlers for these kinds."""
     handlers = kopf.OperatorRegistry()
 
-    async def start(**given: Any) -> None:
-        outlets.started(Indices(**{str(kind): given.get(str(kind), {}) for kind in FollowedKind}))
-
     async def clean_up(**_: Any) -> None:
         await outlets.ended()
 
-    async def notice(event: Mapping[str, Any], **_: Any) -> None:
-        outlets.changed(event["type"] is None)
+    def notice(kind: FollowedKind) -> Callable[..., Any]:
+        async def handle(event: Event, **_: Any) -> None:
+            outlets.changed(kind, event)
+
+        return handle
 
     kopf.on.login(registry=handlers, id="daemon")(_login(entry))
-    kopf.on.startup(registry=handlers)(start)
     kopf.on.cleanup(registry=handlers)(clean_up)
     for kind in kinds:
         group, _, version = COLLECTIONS[kind].api_version.partition("/")
         plural = COLLECTIONS[kind].plural
-        kopf.index(group, version, plural, id=str(kind), registry=handlers)(INDEXING[kind])
-        kopf.on.event(group, version, plural, id=str(kind), registry=handlers)(notice)
+        kopf.on.event(group, version, plural, id=str(kind), registry=handlers)(notice(kind))
     return handlers
-
-
-async def _index_queue(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Queue]:
-    queue = queue_objects.queue(body)
-    return {queue.name: queue}
-
-
-async def _index_group(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Group]:
-    group = queue_objects.group(body)
-    return {group.queue: group}
-
-
-async def _index_native_group(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Group]:
-    group = queue_objects.native_group(body)
-    return {} if group is None else {group.queue: group}
-
-
-async def _index_command(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Command]:
-    command = queue_objects.command(body)
-    return {} if command is None else {command.uid: command}
-
-
-async def _index_hyper_node(body: kopf.Body, **_: Any) -> Mapping[str, Described]:
-    hyper_node = hyper_node_controller.described(body)
-    return {hyper_node.name: hyper_node}
-
-
-INDEXING: Mapping[FollowedKind, Callable[..., Any]] = {
-    FollowedKind.QUEUE: _index_queue,
-    FollowedKind.POD_GROUP: _index_group,
-    FollowedKind.NATIVE_POD_GROUP: _index_native_group,
-    FollowedKind.COMMAND: _index_command,
-    FollowedKind.HYPER_NODE: _index_hyper_node,
-}
 
 
 def _login(entry: Entry) -> Callable[..., Any]:

@@ -12,7 +12,8 @@ from vscheduler.backoff import Backoff, Growth
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http.connection import ApiError, Forbidden
 from vscheduler.cluster.reflector import Reflector
-from vscheduler.controllers import hyper_node_controller, operator
+from vscheduler.controllers import followed_objects, hyper_node_controller, operator
+from vscheduler.controllers.followed_objects import FollowedObjects
 from vscheduler.controllers.hyper_node_controller import HyperNodeController, NodeCodec
 from vscheduler.controllers.podgroups import owners, podgroup_controller, podgroup_lister
 from vscheduler.controllers.podgroups.owners import Codec, Event, Owners, Seen
@@ -24,7 +25,8 @@ from vscheduler.controllers.podgroups.podgroup_controller import (
 from vscheduler.controllers.podgroups.podgroup_lister import PodGroupLister, StatusEvidence
 from vscheduler.controllers.queues import gone_schedulers, queue_controller
 from vscheduler.controllers.queues.queue_controller import QueueController
-from vscheduler.controllers.queues.queue_index import Indices, QueueIndex
+from vscheduler.controllers.queues.queue_index import QueueIndex
+from vscheduler.controllers.queues.queue_objects import FollowedKind
 from vscheduler.daemon import child_process, informers, leader_session, startup
 from vscheduler.daemon.configuration import Loaded
 from vscheduler.daemon.controllers_api import Api
@@ -116,9 +118,7 @@ class ControllersProcess(Process):
             self.stop()
             await asyncio.wait({work})
 
-        outlets = operator.Outlets(
-            started=self._controllers.know, changed=self._controllers.changed, ended=end
-        )
+        outlets = operator.Outlets(changed=self._controllers.changed, ended=end)
         api = self._controllers.api(lambda: not self._stopping.is_set())
         try:
             await operator.run(api, self._runtime.connection, outlets, stop=stop, spawned=listen)
@@ -144,7 +144,7 @@ class Controllers:
         self._owners = Owners()
         self._refused: set[str] = set()
         """The collections of owners that we may not read."""
-        self._indices: asyncio.Future[Indices] = asyncio.get_running_loop().create_future()
+        self._followed = FollowedObjects()
         self._queues: QueueController | None = None
         self._hyper_nodes: HyperNodeController | None = None
         self._podgroups: PodGroupController | None = None
@@ -213,11 +213,10 @@ class Controllers:
     async def keep_queues(self, held: Mapping[str, Token]) -> None:
         """Run the Queue and the HyperNode controller under these Leases until cancelled."""
         await self._runtime.informers.wait_for_lists()
-        indices = await self._indices
         runtime = self._runtime
         port = self.api(runtime.permit(CompositeToken(held.values())))
         index = QueueIndex(
-            indices,
+            self._followed.indices,
             runtime.settings.default_queue,
             StatusEvidence(runtime.mirror).counter,
             partial(podgroup_lister.lone_counts, runtime.mirror),
@@ -233,7 +232,7 @@ class Controllers:
         gone = gone_schedulers.GoneSchedulers(port, runtime.settings.election.namespace)
         counter = self._hyper_nodes = HyperNodeController(
             port,
-            indices.hypernodes,
+            self._followed.indices.hypernodes,
             observe=runtime.metrics.observe_write,
             pace=hyper_node_controller.Pace(),
             failures=runtime.failures,
@@ -285,12 +284,10 @@ class Controllers:
         """Return the controllers' way to the API server, for writes while the permit is valid."""
         return Api(self._runtime.connection, self._runtime.write_queue, permit)
 
-    def know(self, indices: Indices) -> None:
-        """Use these indices of Kopf's."""
-        self._indices.set_result(indices)
-
-    def changed(self, listed: bool) -> None:
-        """Notice an event of Kopf's."""
+    def changed(self, kind: FollowedKind, event: followed_objects.Event) -> None:
+        """Take an event of Kopf's."""
+        self._followed.take(kind, event)
+        listed = event["type"] is None
         if self._queues is not None:
             self._queues.changed(listed=listed)
         if self._hyper_nodes is not None:

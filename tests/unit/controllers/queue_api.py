@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vscheduler.controllers import ports
+from vscheduler.controllers.followed_objects import Event, FollowedObjects
 from vscheduler.controllers.ports import Object, Preconditions, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_objects
-from vscheduler.controllers.queues.queue_index import Indices
 from vscheduler.controllers.queues.queue_objects import FollowedKind
 from vscheduler.mirror import paths
 from vscheduler.mirror.translate import translation
@@ -154,60 +154,48 @@ class Server:
 
 
 class Indexed:
-    """Kopf's indices: what a server has at first, and what it tells of from then on; the deaf ones
-    hear of no PodGroups then.
+    """What a server has at first, and what it tells of from then on; the deaf hear of no PodGroups
+    then.
     """
 
     def __init__(self, server: Server, notice: Callable[[], None], *, deaf: bool = False) -> None:
-        self.indices = Indices(queues={}, podgroups={}, commands={}, nativepodgroups={})
+        self._followed = FollowedObjects()
+        self.indices = self._followed.indices
         self._server = server
         self._notice = notice
         self._deaf = deaf
-        for path, stored in server.objects.items():
-            self._hear(path, stored, gone=False)
-        server.listeners.append(self.hear)
+        follow(server, self._followed.take)
+        server.listeners[-1] = self.hear
 
     def hear(self, path: str, stored: Object, gone: bool) -> None:
         """Take an event."""
         if not self._deaf or "podgroups" not in path:
-            self._hear(path, stored, gone=gone)
+            self._followed.take(*_event(path, stored, gone=gone))
             self._notice()
 
     def forget(self, uid: str) -> None:
         """Have missed an object."""
-        indices = self.indices
-        groups = (indices.podgroups, indices.nativepodgroups)
-        for index in (indices.queues, *groups, indices.commands):
-            held: Any = index
-            for key in list(held):
-                held[key] = [each for each in held[key] if each.uid != uid]
+        for kind in FollowedKind:
+            event = {"type": "DELETED", "object": {"metadata": {"uid": uid}}}
+            self._followed.take(kind, event)
 
     def close(self) -> None:
         """Hear no more."""
         self._server.listeners.remove(self.hear)
 
-    def _hear(self, path: str, stored: Object, *, gone: bool) -> None:
-        self.forget(stored["metadata"]["uid"])
-        index: Any
-        key: str
-        collection = path.rpartition("/")[0]
-        native = collection == NATIVE
-        kind = FollowedKind.NATIVE_POD_GROUP if native else collection.rpartition("/")[2]
-        match FollowedKind(kind):
-            case FollowedKind.QUEUE:
-                item: Any = queue_objects.queue(stored)
-                index, key = self.indices.queues, item.name
-            case FollowedKind.POD_GROUP:
-                item = queue_objects.group(stored)
-                index, key = self.indices.podgroups, item.queue
-            case FollowedKind.NATIVE_POD_GROUP:
-                item = queue_objects.native_group(stored)
-                index, key = self.indices.nativepodgroups, item.queue if item else ""
-            case FollowedKind.COMMAND:
-                item = queue_objects.command(stored)
-                index, key = self.indices.commands, stored["metadata"]["uid"]
-        if item is not None and not gone:
-            index.setdefault(key, []).append(item)
+
+def follow(server: Server, take: Callable[[FollowedKind, Event], None]) -> None:
+    """Let this take what a server has, and what it tells of from then on."""
+    for path, stored in server.objects.items():
+        take(*_event(path, stored, gone=False))
+    server.listeners.append(lambda path, stored, gone: take(*_event(path, stored, gone=gone)))
+
+
+def _event(path: str, stored: Object, *, gone: bool) -> tuple[FollowedKind, Event]:
+    collection = path.rpartition("/")[0]
+    native = collection == NATIVE
+    kind = FollowedKind.NATIVE_POD_GROUP if native else FollowedKind(collection.rpartition("/")[2])
+    return kind, {"type": "DELETED" if gone else "MODIFIED", "object": stored}
 
 
 def merged(body: Any, patch: Any) -> Any:

@@ -18,9 +18,9 @@ from structlog import testing
 
 from tests import patience
 from vscheduler.controllers import operator
+from vscheduler.controllers.followed_objects import Event, FollowedObjects
 from vscheduler.controllers.operator import EndlessBackoffs, Outlets, Pace
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
-from vscheduler.controllers.queues.queue_index import Indices
 from vscheduler.controllers.queues.queue_objects import FollowedKind
 from vscheduler.mirror.translate import translation
 from vscheduler.model.topology import HyperNode, Member
@@ -158,7 +158,8 @@ class Run:
     """A run of the operator, and what its handlers were told."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.indices: Indices | None = None
+        self.followed = FollowedObjects()
+        self.indices = self.followed.indices
         self.heard: list[bool] = []
         """Of each event, whether its object was listed."""
         self.ends = 0
@@ -169,7 +170,7 @@ class Run:
     async def run(self) -> None:
         """Run, in another thread's event loop."""
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        outlets = Outlets(started=self._start, changed=self.heard.append, ended=self._end)
+        outlets = Outlets(changed=self._hear, ended=self._end)
         api = cast("Api", self._cluster)
         await operator.run(
             api, self._cluster, outlets, stop=self._stop, spawned=lambda: None, pace=PACE
@@ -183,11 +184,11 @@ class Run:
 
     def groups(self) -> set[str]:
         """UIDs of the PodGroups in the index."""
-        stores = () if self.indices is None else list(self.indices.podgroups.values())
-        return {group.uid for store in stores for group in list(store)}
+        return {group.uid for held in list(self.indices.podgroups.values()) for group in [*held]}
 
-    def _start(self, indices: Indices) -> None:
-        self.indices = indices
+    def _hear(self, kind: FollowedKind, event: Event) -> None:
+        self.followed.take(kind, event)
+        self.heard.append(event["type"] is None)
 
     async def _end(self) -> None:
         self.ends += 1
@@ -212,7 +213,6 @@ async def test_objects_are_indexed_and_nothing_is_written(cluster: Cluster) -> N
     async with operating(cluster) as (run, task):
         await patience.until(lambda: run.heard)
         assert run.heard == [True]
-        assert run.indices is not None
         ((red,),) = run.indices.queues.values()
         assert (red.name, red.parent) == ("red", "top")
         await patience.until(lambda: cluster.watched("podgroups"))
@@ -241,7 +241,6 @@ async def test_each_group_is_indexed_by_its_queue(cluster: Cluster) -> None:
             group = an_item(f"g{number}", spec={"queue": f"q{number % 3}"})
             await cluster.tell("podgroups", "ADDED", group)
         await patience.until(lambda: len(run.groups()) == 300)
-        assert run.indices is not None
         assert {key: len(store) for key, store in run.indices.podgroups.items()} == {
             "": 100, "q0": 67, "q1": 67, "q2": 66
         }  # fmt: skip
@@ -257,7 +256,6 @@ async def test_groups_of_kubernetes_own_api_are_indexed_beside_volcanos(cluster:
             group["metadata"]["annotations"] = {translation.QUEUE: queue}
             await cluster.tell(NATIVE_GROUPS, "MODIFIED" if queue else "ADDED", group)
         await patience.until(lambda: len(run.heard) == 3)
-        assert run.indices is not None
         assert [*run.indices.nativepodgroups] == ["blue"]
         assert not run.indices.podgroups
 
@@ -319,7 +317,6 @@ async def test_hyper_nodes_that_come_later_end_the_operator(cluster: Cluster) ->
     cluster.items["hypernodes"] = [an_item("h", spec={"tier": 1, "members": [member]})]
     async with operating(cluster) as (run, _):
         await patience.until(lambda: run.heard)
-        assert run.indices is not None
         ((found,),) = run.indices.hypernodes.values()
         assert (found.name, found.uid, found.problem) == ("h", "uid-h", "")
         assert found.value == HyperNode(name="h", tier=1, members=(Member(node="n1"),))
@@ -336,7 +333,6 @@ async def test_commands_that_come_later_end_the_operator(cluster: Cluster) -> No
         cluster.items["commands"] = [an_item("c", action="OpenQueue", target=target)]
         async with operating(cluster) as (run, _):
             await patience.until(lambda: run.heard)
-            assert run.indices is not None
             assert list(run.indices.commands) == ["uid-c"]
     assert "kopf.again" in {log["event"] for log in logs}
 
@@ -366,17 +362,21 @@ async def test_an_error_in_a_watch_is_kopfs_end(
 
 
 def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
-    """No events are posted, no CRDs watched; nothing but events is handled; it never gives up."""
+    """No events are posted, no CRDs watched; nothing but events is handled; it never gives up.
+
+    Nothing is indexed: each object's first handler would wait until all are indexed, and be woken
+    by every other one meanwhile.
+    """
     settings = operator.settings()
     assert not settings.posting.enabled
     assert settings.scanning.disabled
     run = Run(Cluster())
-    outlets = Outlets(started=run._start, changed=run.heard.append, ended=run._end)
+    outlets = Outlets(changed=run._hear, ended=run._end)
     registry = operator.registry(frozenset(FollowedKind), Cluster(), outlets)
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
     assert len(registry._watching.get_all_handlers()) == len(FollowedKind)
-    assert len(registry._indexing.get_all_handlers()) == len(FollowedKind)
+    assert not registry._indexing.get_all_handlers()
     pauses = iter(EndlessBackoffs())
     assert [next(pauses) for _ in range(9)][-3:] == [15, 15, 15]
 

@@ -9,7 +9,7 @@ from aiohttp import web
 from tests import patience
 from tests.unit.cluster.conftest import Handler, Serve
 from tests.unit.controllers import queue_api
-from tests.unit.controllers.queue_api import Indexed, Server
+from tests.unit.controllers.queue_api import Server
 from tests.unit.daemon import runtimes
 from tests.unit.daemon.leading import Token
 from tests.unit.mirror import manifests
@@ -66,8 +66,7 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         runtime.informers.start(group)
         calls = group.create_task(runtime.write_queue.run())
         task = group.create_task(keeper.keep_queues({}))
-        indexed = Indexed(server, lambda: keeper.changed(listed=False))
-        keeper.know(indexed.indices)
+        queue_api.follow(server, keeper.changed)
         await patience.until(lambda: counts() == (1, 0))
         pod = manifests.pod("p", group="g", node="n1")
         runtime.mirror.apply(events.convert(Kind.POD, pod))
@@ -93,8 +92,7 @@ async def test_queues_count_pods_of_all_schedulers_that_share_them(
         runtime.informers.start(group)
         calls = group.create_task(runtime.write_queue.run())
         task = group.create_task(keeper.keep_queues({}))
-        indexed = Indexed(server, lambda: keeper.changed(listed=False))
-        keeper.know(indexed.indices)
+        queue_api.follow(server, keeper.changed)
         await patience.until(lambda: queue_api.status_of(server, "default"))
         conditions = [{"type": "other/FairShare", "status": "True"}]
         server.edit(f"{paths.QUEUES.everywhere}/default", {"status": {"conditions": conditions}})

@@ -1,4 +1,4 @@
-"""The Queue controller: learns of changes, plans from Kopf's indices, writes the differences.
+"""The Queue controller: learns of changes, plans from indices, writes the differences.
 
 Events only say that something has changed. The indices are compared with live lists at startup,
 after each new list of Kopf's, and from time to time. What was written to a queue is waited for: no

@@ -1,9 +1,9 @@
-"""Queues, PodGroups of both APIs, and Commands as Kopf's in-memory indices have them; pods without
-a PodGroup as the Mirror has them.
+"""Queues, PodGroups of both APIs, and Commands as Kopf's watches have shown them; pods without a
+PodGroup as the Mirror has them.
 
-Kopf keeps the indices as its watches tell. It doesn't hear of deletions from times without a
-connection, so objects that a live list lacks are left out. A UID that is gone never comes back, so
-that no event has to be ordered against a list.
+Kopf doesn't hear of deletions from times without a connection, so objects that a live list lacks
+are left out. A UID that is gone never comes back, so that no event has to be ordered against a
+list.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ def as_written(group: Group) -> str:
 
 
 class Indices(msgspec.Struct, frozen=True, kw_only=True):
-    """Kopf's indices, which change with its watches."""
+    """What Kopf's watches have shown; changes with each of their events."""
 
     queues: Index[Queue]
     """By name."""

@@ -48,7 +48,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class FollowedKind(StrEnum):
-    """The kinds that Kopf follows; the values name its indices."""
+    """The kinds that Kopf follows; the values name their indices."""
 
     QUEUE = "queues"
     POD_GROUP = "podgroups"
