@@ -11,6 +11,7 @@ from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs_by_id import NO_JOBS
 from vscheduler.model.snapshot import FRESH, Carried, Snapshot, without_memos
 from vscheduler.testing import configuration, pictures
 
@@ -30,7 +31,6 @@ EMPTY = CycleResult(
     binds=(),
     pipelined=(),
     evicts=(),
-    groups=(),
     changeable=(),
     queues=(),
     total={},
@@ -114,7 +114,12 @@ def digest(result: CycleResult) -> str:
     """
     assert is_within(result.changeable, result.groups)
     carried = dataclasses.replace(forgetful(result.carried), seen=None)
-    return repr(msgspec.structs.replace(result, carried=carried, changeable=()))
+    return repr(msgspec.structs.replace(whole(result), carried=carried))
+
+
+def whole(result: CycleResult) -> CycleResult:
+    """The result with a status for each job, whichever were left out as unchanged."""
+    return msgspec.structs.replace(result, changeable=result.groups, others=NO_JOBS)
 
 
 def is_within(some: Iterable[object], every: Iterable[object]) -> bool:

@@ -85,7 +85,7 @@ def _waiting_longest(cluster: Cluster) -> str:
     """The last job without any pod on a node; empty text without such a job."""
     given = run.read(cluster.documents, cluster.policy, Options())
     taken = given.mirror.snapshot(given.now)
-    return next((job.id for job in reversed(taken.jobs) if not job.ready_tasks), "")
+    return next((job.id for job in reversed(list(taken.jobs)) if not job.ready_tasks), "")
 
 
 @pytest.mark.parametrize("name", sorted(obstacles.OBSTACLES))

@@ -17,6 +17,7 @@ from vscheduler.mirror.translate import translation
 from vscheduler.mirror.translate.pods import Translator
 from vscheduler.model import jobs
 from vscheduler.model.jobs import HOLDING, Job, JobId, PodClass, TaskId
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.queues import DEFAULT
 from vscheduler.model.snapshot import Snapshot
 
@@ -268,7 +269,7 @@ def views(seen: Mirror) -> Iterator[object]:
     only who saw them knows of those that no status counts yet.
     """
     snapshot = seen.snapshot(0.0)
-    left = tuple(map(jobs.without_gone, snapshot.jobs))
+    left = JobsById.of(map(jobs.without_gone, snapshot.jobs))
     yield manifests.canonical(replace(snapshot, jobs=left))
     yield sorted(seen.rejections.items())
     yield manifests.names(seen.ungrouped())

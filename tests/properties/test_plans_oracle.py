@@ -22,6 +22,7 @@ from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
 from vscheduler.core.plugins.predicates import CachedRules, Predicates
 from vscheduler.model.decisions import CycleResult
 from vscheduler.model.jobs import Task
+from vscheduler.model.jobs_by_id import NO_JOBS
 from vscheduler.model.snapshot import FRESH
 
 Document = crowds.Document
@@ -148,7 +149,9 @@ def shown(result: CycleResult, *, reasons: bool) -> str:
     if not reasons:
         groups = tuple(msgspec.structs.replace(group, reason=None) for group in groups)
     return running.digest(
-        msgspec.structs.replace(result, work={}, costs={}, spent=0, groups=groups, changeable=())
+        msgspec.structs.replace(
+            result, work={}, costs={}, spent=0, changeable=groups, others=NO_JOBS
+        )
     )
 
 

@@ -13,6 +13,7 @@ from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
 from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs_by_id import NO_JOBS
 from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
@@ -87,5 +88,7 @@ def shown(result: CycleResult, *, reasons: bool) -> str:
     if not reasons:
         groups = tuple(msgspec.structs.replace(group, reason=None) for group in groups)
     return running.digest(
-        msgspec.structs.replace(result, work={}, costs={}, spent=0, groups=groups, changeable=())
+        msgspec.structs.replace(
+            result, work={}, costs={}, spent=0, changeable=groups, others=NO_JOBS
+        )
     )

@@ -57,7 +57,7 @@ class Compared:
         slow = cycle.run_cycle(active(taken), configured)
         assert shown(result) == shown(slow)
         known = memos.of(taken, configured)
-        self.unchanged += len(known.unchanged.by_id)
+        self.unchanged += len(known.unchanged.jobs)
         pool = unschedulable_pool.of(known.unschedulable, taken, configured, apart=True)
         self.unschedulable += len(pool.found.jobs)
         return result
@@ -83,7 +83,7 @@ def active(taken: Snapshot) -> Snapshot:
 
 def shown(result: CycleResult) -> CycleResult:
     """A result, whatever it cost."""
-    return msgspec.structs.replace(result, changeable=(), work={}, costs={}, spent=0)
+    return msgspec.structs.replace(running.whole(result), work={}, costs={}, spent=0)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.model.decisions import CycleResult, GroupStatus
 from vscheduler.model.jobs import Job
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.snapshot import FRESH, Snapshot
 from vscheduler.testing import pictures
 
@@ -34,7 +35,7 @@ class Compared:
     def run(self, taken: Snapshot, configured: Policy, budget: int | None = None) -> CycleResult:
         """One cycle, whose result is the same both ways."""
         result = cycle.run_cycle(taken, configured, budget)
-        anew = msgspec.structs.replace(taken, jobs=tuple(map(as_new, taken.jobs)))
+        anew = msgspec.structs.replace(taken, jobs=JobsById.of(map(as_new, taken.jobs)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job_class, "of_waiting", lambda _: None)
             patch.setattr(Session, "waiting_jobs", searched_again)

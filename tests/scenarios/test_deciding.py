@@ -28,7 +28,7 @@ def task(name: str, job: str = JOB) -> Task:
 def cycle(**decided: Any) -> CycleResult:
     """What a cycle decided, nothing unless it is given."""
     nothing: dict[str, Any] = dict.fromkeys(
-        ("binds", "pipelined", "evicts", "groups", "changeable", "queues"), ()
+        ("binds", "pipelined", "evicts", "changeable", "queues"), ()
     )
     return CycleResult(**{**nothing, "total": {}, "carried": FRESH, **decided})
 

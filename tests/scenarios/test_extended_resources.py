@@ -195,7 +195,7 @@ def test_a_class_that_goes_leaves_the_resource_to_device_plugins() -> None:
     assert "no node that has example.com/gpu; " in reason(lab.cycle())
     lab.put(gpu_class())
     mirror = lab.mirror()
-    use = mirror.snapshot(lab.now).jobs[0].tasks[0].pod_class.constraints.resource_claims
+    use = next(iter(mirror.snapshot(lab.now).jobs)).tasks[0].pod_class.constraints.resource_claims
     assert [each.resources for each in use] == [(GPU,)]
     assert len(lab.cycle(write=0).claims) == 1
     lab.delete("DeviceClass", "gpu")

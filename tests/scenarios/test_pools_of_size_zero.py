@@ -37,7 +37,7 @@ def test_a_gang_waits_for_its_nodes_and_starts_when_they_come(least: str) -> Non
     assert status.reason is not None
     assert status.reason.code is ReasonCode.NO_NODES
     assert all(words.message for _, words in statuses.pod_words(status))
-    stored = running.snapshot_of(documents).jobs[0].state
+    stored = next(iter(running.snapshot_of(documents).jobs)).state
     state = statuses.group_state(status, stored, now=0.0, transition="1")
     assert [(condition.type, condition.status) for condition in state.conditions] == [
         ("Unschedulable", "True")

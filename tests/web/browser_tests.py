@@ -15,6 +15,7 @@ from tests.web.browsers import Person
 from tests.web.stage import Stage
 from vscheduler.cli.queue import queue_figures
 from vscheduler.model.decisions import Pipeline
+from vscheduler.model.jobs_by_id import NO_JOBS
 from vscheduler.web import access
 
 EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>\u202e\"'&"
@@ -648,7 +649,7 @@ def test_what_tenants_write_stays_text(person: Person) -> None:
         if each["kind"] == "Queue":
             each["metadata"]["annotations"] = {"a": EVIL}
     made = Stage(found)
-    made.past.cycle(made.taken, replace(made.result, groups=()))
+    made.past.cycle(made.taken, replace(made.result, changeable=(), others=NO_JOBS))
     with stage.served(made) as url:
         person.open(url)
         person.sign_in(stage.ADMIN)

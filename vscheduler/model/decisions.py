@@ -3,13 +3,15 @@
 `mirror.wording` renders reasons in English.
 """
 
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from math import inf
 from typing import TypeAlias
 
 import msgspec
 
+from vscheduler.model import jobs_by_id
 from vscheduler.model.claim_decisions import (
     ClaimKind,
     ClaimWait,
@@ -19,6 +21,7 @@ from vscheduler.model.claim_decisions import (
 )
 from vscheduler.model.gang_proof import GangProof
 from vscheduler.model.jobs import InvalidPod, JobId, Phase, Task
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.nodes import Mask
 from vscheduler.model.queues import QueueProblem, QueueState, Usage
 from vscheduler.model.reclaim_outlooks import ReclaimOutlook
@@ -578,11 +581,10 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     binds: tuple[Bind, ...]
     pipelined: tuple[Pipeline, ...]
     evicts: tuple[Evict, ...]
-    groups: tuple[GroupStatus, ...]
-    """The statuses of all jobs."""
     changeable: tuple[GroupStatus, ...]
-    """Those of jobs that wait for something, or may have another status than after the last cycle.
-    Most jobs of a large cluster just run. Without memos of earlier cycles, those of all jobs."""
+    """The statuses of jobs that wait for something, or may have another status than after the last
+    cycle. Most jobs of a large cluster just run. Without memos of earlier cycles, those of all
+    jobs."""
     queues: tuple[QueueFigures, ...]
     total: Mapping[str, float]
     """The amounts from which shares are computed."""
@@ -611,6 +613,14 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     work: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Number of operations by kind: placements, plans, refreshed rows."""
     faults: tuple[Fault, ...] = ()
+    others: JobsById = jobs_by_id.NO_JOBS
+    """The jobs that just run. Each keeps its status (`Job.memo`)."""
+
+    @property
+    def groups(self) -> tuple[GroupStatus, ...]:
+        """The statuses of all jobs, by job. It takes a while to gather those that just run."""
+        others: Iterable[GroupStatus] = (job.recall("status") for job in self.others)
+        return tuple(sorted((*self.changeable, *others), key=operator.attrgetter("job")))
 
     def claim_changes(self) -> Iterator[Request | Release]:
         """Iterate over all that is to be written about claims: first what is given back."""

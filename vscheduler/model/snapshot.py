@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
-import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -19,14 +17,13 @@ from vscheduler.model.claim_decisions import ClaimAttempt
 from vscheduler.model.constraints import Selector
 from vscheduler.model.devices import DeviceInventory
 from vscheduler.model.jobs import Job, JobId, PodClass, Task, TaskId
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.nodes import NodeLayout, NodeSpec, NodeTable
 from vscheduler.model.pod_affinity import PodAffinityIndex
 from vscheduler.model.queues import Queue, Usage
 from vscheduler.model.resources import ResourceMap, ResourceSpace
 from vscheduler.model.storage import Storage
 from vscheduler.model.topology import HyperNodes
-
-by_id = operator.attrgetter("id")
 
 LAYOUTS_MAX = 2
 """The current nodes, and the nodes before some of them were lost."""
@@ -362,7 +359,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     space: ResourceSpace
     nodes: NodeTable
     queues: Mapping[str, Queue]
-    jobs: tuple[Job, ...]
+    jobs: JobsById
     budgets: tuple[Budget, ...] = ()
     """Sorted by `namespace/name`."""
     quotas: tuple[Quota, ...] = ()
@@ -393,4 +390,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     def job(self, job: JobId) -> Job:
         """Return one of the jobs."""
-        return self.jobs[bisect.bisect_left(self.jobs, job, key=by_id)]
+        found = self.jobs.get(job)
+        assert found is not None, f"there is no job {job}"
+        return found

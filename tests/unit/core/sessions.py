@@ -23,6 +23,7 @@ from vscheduler.model import jobs, pod_affinity, queues
 from vscheduler.model.constraints import Constraints, HostPort
 from vscheduler.model.decisions import Bind, Evict
 from vscheduler.model.jobs import Job, JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.nodes import Mask, NodeLayout, NodeSpec, NodeTable
 from vscheduler.model.resources import ResourceSpace, Vector
 from vscheduler.model.snapshot import Snapshot
@@ -218,7 +219,7 @@ def opened(
                 ours=empty,
             ),
             queues={each.name: each for each in present},
-            jobs=tuple(taking_part),
+            jobs=JobsById.of(taking_part),
         ),
         queues={each.name: each for each in present},
         job_states={each.id: job_state.JobState(each) for each in taking_part},

@@ -83,7 +83,7 @@ def test_a_tree_is_another_job_after_a_change_of_a_group_below() -> None:
     apply(seen, {**below, "status": {"conditions": SCHEDULED}})
     found = seen.snapshot(0.0)
     assert same is before
-    assert found.job(before.id) is found.jobs[0] is not before
+    assert found.job(before.id) is next(iter(found.jobs)) is not before
 
 
 def test_every_unfinished_pod_counts_on_its_node() -> None:
@@ -433,7 +433,7 @@ def test_one_event_costs_one_job_and_one_row() -> None:
     assert seen.work == {"layouts": 1, "jobs": 201, "rows": 101, "seats": 2}
     changed = [new.name for old, new in zip(before.jobs, after.jobs, strict=True) if new is not old]
     assert changed == ["g007"]
-    kept = zip(before.jobs[7].tasks, after.jobs[7].tasks, strict=True)
+    kept = zip(list(before.jobs)[7].tasks, list(after.jobs)[7].tasks, strict=True)
     assert [new.name for old, new in kept if new is not old] == ["p7"]
     assert after.nodes.layout is before.nodes.layout
     assert after.nodes.allocatable is before.nodes.allocatable

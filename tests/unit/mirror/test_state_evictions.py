@@ -47,7 +47,7 @@ def test_an_eviction_that_was_sent_counts_until_it_is_seen() -> None:
     assert not seen.evicting(P, 11.0)
     assert (status(seen), releasing(seen)) == (TaskStatus.RELEASING, 1000)
     assert seen.apply(Remove(kind=Kind.POD, namespace="ns", name="p", uid="p"))
-    assert (releasing(seen), seen.snapshot(0.0).jobs) == (0, ())
+    assert (releasing(seen), list(seen.snapshot(0.0).jobs)) == (0, [])
 
 
 def test_an_eviction_that_failed_is_forgotten() -> None:

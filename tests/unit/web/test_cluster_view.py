@@ -10,6 +10,7 @@ from tests.web.stage import Stage
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.wording import phrases, sentences
 from vscheduler.model.decisions import DomainRoom
+from vscheduler.model.jobs_by_id import NO_JOBS
 from vscheduler.web import cluster_view, documents, history
 from vscheduler.web.cluster_view import View, ViewMaker
 from vscheduler.web.documents import Access, Query
@@ -273,7 +274,7 @@ def test_a_job_without_a_turn_keeps_its_written_reason() -> None:
         if each["kind"] == "PodGroup":
             each["status"]["conditions"] = [condition, {**condition, "type": "Scheduled"}]
     made = Stage(found, NOW)
-    made.past.cycle(made.taken, replace(made.result, groups=()))
+    made.past.cycle(made.taken, replace(made.result, changeable=(), others=NO_JOBS))
     rows = view_of(made).job_rows
     assert {row.message for row in rows} == {"needs more than there is"}
     assert all(row.waits and row.since for row in rows)
@@ -287,7 +288,7 @@ def test_a_job_that_has_completed_doesnt_wait() -> None:
         if each["kind"] == "PodGroup":
             each["status"].update(phase="Completed", conditions=[condition])
     made = Stage(found, NOW)
-    made.past.cycle(made.taken, replace(made.result, groups=()))
+    made.past.cycle(made.taken, replace(made.result, changeable=(), others=NO_JOBS))
     assert not any(row.waits or row.message for row in view_of(made).job_rows)
 
 
@@ -400,7 +401,7 @@ def test_what_tenants_write_is_made_plain() -> None:
                 {"type": "Unschedulable", "status": "True", "reason": evil, "message": evil * 999}
             ]
     made = Stage(found, NOW)
-    made.past.cycle(made.taken, replace(made.result, groups=()))
+    made.past.cycle(made.taken, replace(made.result, changeable=(), others=NO_JOBS))
     jobs = documents.jobs_of(view_of(made), stage.everything(), Query())["jobs"]
     plain = "<img src=x onerror=alert(1)>\\u202e\\x1b[31m\\n'\"&"
     assert {job["workload"] for job in jobs} == {f"job/{plain}"}

@@ -16,6 +16,7 @@ from tests.web import stage
 from tests.web.stage import Reviewer, Stage
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection
+from vscheduler.model.jobs_by_id import NO_JOBS
 from vscheduler.web import documents, streams
 from vscheduler.web.access import AccessTable, Populated, User
 from vscheduler.web.cluster_view import ViewMaker
@@ -79,7 +80,7 @@ def test_without_a_turn_its_conditions_say_why() -> None:
     """A cycle that ran out of budget says nothing of it."""
     stored = made(status={"conditions": WAITS})
     maker = ViewMaker(stage.places, stage.domains)
-    stored.past.cycle(stored.taken, replace(stored.result, groups=()))
+    stored.past.cycle(stored.taken, replace(stored.result, changeable=(), others=NO_JOBS))
     view = maker.make(asyncio.run(stored.look()))
     (row,) = (row for row in view.job_rows if row.name == NAME)
     assert row.message == "needs more"

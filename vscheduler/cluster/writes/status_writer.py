@@ -279,7 +279,7 @@ class StatusWriter:
 
     def _forget(self, result: CycleResult) -> None:
         """Drop the memory of deleted jobs and pods, only when the memory has grown enough."""
-        if len(self._offered) > 2 * len(result.groups) + 100:
+        if len(self._offered) > 2 * (len(result.changeable) + len(result.others)) + 100:
             current = {status.job for status in result.groups}
             self._offered = {job: kept for job, kept in self._offered.items() if job in current}
             self._sent = {job: kept for job, kept in self._sent.items() if job in current}

@@ -5,9 +5,7 @@ that waits for it. No other pod of the job starts before that one (`DeviceState.
 can ever take it, the others would wait in vain; so the claim counts for the next one instead.
 """
 
-import bisect
 import functools
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -18,7 +16,7 @@ from vscheduler.core.claims.devices.state import DeviceState
 from vscheduler.core.claims.volumes.state import VolumeState
 from vscheduler.model import devices, jobs, nodes, resources
 from vscheduler.model.devices import ResourceClaim
-from vscheduler.model.jobs import WAITING, Job, PodClass, Task, TaskId
+from vscheduler.model.jobs import WAITING, Job, JobId, PodClass, Task, TaskId
 from vscheduler.model.nodes import Mask
 from vscheduler.model.snapshot import Snapshot
 
@@ -64,18 +62,20 @@ class SharedClaims:
 
     def counted(self) -> Snapshot:
         """Return the snapshot with each shared claim counted for a pod with a possible node."""
-        every, changed = list(self._snapshot.jobs), False
+        changed: dict[JobId, Job] = {}
         is_over = self._budget.part(PART)
         for job_id, keys in self._snapshot.devices.shared.items():
-            place = bisect.bisect_left(every, job_id, key=operator.attrgetter("id"))
-            if is_over() or place == len(every) or every[place].id != job_id:
+            job = self._snapshot.jobs.get(job_id)
+            if is_over() or job is None:
                 continue
-            self._budget.charge(every[place].namespace)
-            moves = tuple(self._moves(every[place], keys))
+            self._budget.charge(job.namespace)
+            moves = tuple(self._moves(job, keys))
             if moves:
-                every[place], changed = _moved(every[place], moves), True
+                changed[job_id] = _moved(job, moves)
         self._budget.charge()
-        return replace(self._snapshot, jobs=tuple(every)) if changed else self._snapshot
+        if not changed:
+            return self._snapshot
+        return replace(self._snapshot, jobs=self._snapshot.jobs.changed(changed))
 
     def _moves(self, job: Job, keys: Sequence[str]) -> Iterator[Move]:
         """Yield the claims that don't count for the first pod."""

@@ -11,6 +11,7 @@ from vscheduler.core.api.views import JobState
 from vscheduler.core.config.cycle_rules import CycleRules
 from vscheduler.model import jobs
 from vscheduler.model.jobs import Job, PodClass, SubGroup
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.resources import Vector
 
 
@@ -55,11 +56,11 @@ class VolcanoCycleRules(CycleRules):
         del state
         return 0
 
-    def seen(self, every: tuple[Job, ...]) -> tuple[Job, ...]:
+    def seen(self, every: JobsById) -> JobsById:
         """Return the jobs without pods that don't exist any more: nobody remembers them."""
         if not any(job.succeeded_gone for job in every):
             return every
-        return tuple(map(jobs.without_gone, every))
+        return JobsById.of(map(jobs.without_gone, every))
 
     def minimums(self, job: Job) -> tuple[int, Mapping[str, int]]:
         """Return minMember and minTaskMember, whatever ran before."""

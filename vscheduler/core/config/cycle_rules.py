@@ -22,6 +22,7 @@ from vscheduler.model.jobs import (
     SubGroup,
     TaskStatus,
 )
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.resources import Vector
 
 WITHOUT_NODE = (*WAITING, TaskStatus.PIPELINED, *HOLDING - SCHEDULED)
@@ -72,7 +73,7 @@ class CycleRules:
         """
         return sum(state.counts[status] for status in WITHOUT_NODE) + len(state.job.rejections)
 
-    def seen(self, every: tuple[Job, ...]) -> tuple[Job, ...]:
+    def seen(self, every: JobsById) -> JobsById:
         """Return the jobs of a snapshot as a cycle sees them: as they are."""
         return every
 

@@ -48,7 +48,7 @@ def told(session: Session, result: CycleResult) -> CycleResult:
     """
     if session.dispatch.evictions_off or not (session.reasons.by_job or session.unschedulable):
         return result
-    waiting = _waiting(session, result.groups)
+    waiting = _waiting(session, result.changeable)
     if not waiting:
         return result
     finder = _Finder(session, {queue.name: queue for queue in result.queues})
@@ -63,7 +63,7 @@ def told(session: Session, result: CycleResult) -> CycleResult:
 
 
 def _waiting(session: Session, groups: Sequence[GroupStatus]) -> Mapping[str, JobId]:
-    """Return by queue the first job whose status, of all by job, says that it lacks room.
+    """Return by queue the first job whose status, of these by job, says that it lacks room.
 
     Only reasons of this cycle and those of unschedulable jobs can say so.
     """

@@ -1,13 +1,13 @@
 """Changes: the last snapshot compared with this one, once per cycle, for all memos.
 
-From one snapshot to the next few jobs change, and a job that has changed is another object. So the
-jobs are compared by identity, without calling a function for each: there may be very many.
+From one snapshot to the next few jobs change, and a job that has changed is another object. So jobs
+are compared by identity, and only those in blocks that the two snapshots don't share.
 """
 
 import bisect
 import itertools
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import TypeAlias
 
@@ -16,14 +16,12 @@ import msgspec
 from vscheduler.core.config.policy import Policy
 from vscheduler.model.devices import DeviceInventory
 from vscheduler.model.jobs import Job, JobId
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.nodes import NodeLayout
 from vscheduler.model.queues import Queue
 from vscheduler.model.resources import ResourceSpace, Vector
 from vscheduler.model.snapshot import Snapshot
 from vscheduler.model.storage import Storage
-
-CHANGES_MAX = 16
-"""With more changes, all jobs are looked up."""
 
 Jobs: TypeAlias = Sequence[Job]
 
@@ -55,7 +53,7 @@ class Basis(msgspec.Struct, frozen=True, eq=False):
     queues: Mapping[str, Queue]
     storage: Storage
     devices: DeviceInventory
-    jobs: Jobs
+    jobs: JobsById
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy) -> "Basis":
@@ -96,36 +94,10 @@ def between(before: Basis, now: Basis) -> Changes:
     return Changes(parts, *of_jobs(before.jobs, now.jobs))
 
 
-def _few(before: Jobs, now: Jobs) -> tuple[Jobs, Jobs] | None:
-    """Return the jobs that are gone and those that have come, by ID; None if these are too many.
-
-    A job that has changed is among both.
-    """
-    gone: list[Job] = []
-    come: list[Job] = []
-    old = new = 0
-    for _ in range(CHANGES_MAX):
-        common = min(len(before) - old, len(now) - new)
-        equal = _same(before[old : old + common], now[new : new + common])
-        old, new = old + equal, new + equal
-        if equal == common:
-            return [*gone, *before[old:]], [*come, *now[new:]]
-        was, is_now = before[old], now[new]
-        if was.id <= is_now.id:
-            gone.append(was)
-            old += 1
-        if is_now.id <= was.id:
-            come.append(is_now)
-            new += 1
-    return None
-
-
-def of_jobs(before: Jobs, now: Jobs) -> tuple[Jobs, Jobs]:
+def of_jobs(before: JobsById, now: JobsById) -> tuple[Jobs, Jobs]:
     """Return the jobs that are gone and those that have come, by ID, however many these are."""
-    few = _few(before, now)
-    if few is not None:
-        return few
-    return without(before, _by_id(now)), without(now, _by_id(before))
+    was, is_now = before.not_shared(now), now.not_shared(before)
+    return without(was, _by_id(is_now)), without(is_now, _by_id(was))
 
 
 def followed(jobs: Jobs, found: Changes) -> Jobs:
@@ -147,15 +119,7 @@ def _by_id(every: Jobs) -> Mapping[JobId, Job]:
     return dict(zip(map(of_job, every), every, strict=True))
 
 
-def without(every: Collection[Job], others: Mapping[JobId, Job]) -> Jobs:
+def without(every: Jobs, others: Mapping[JobId, Job]) -> Jobs:
     """Return the jobs that aren't the same objects as any of the others."""
     theirs = map(others.get, map(of_job, every))
     return list(itertools.compress(every, map(operator.is_not, theirs, every)))
-
-
-def _same(before: Jobs, now: Jobs) -> int:
-    """Return how many jobs at the beginning are the same objects, of equally many jobs."""
-    rest = iter(now)
-    if all(map(operator.is_, before, rest)):
-        return len(now)
-    return len(now) - operator.length_hint(rest) - 1

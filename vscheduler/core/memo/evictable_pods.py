@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from vscheduler.core.memo import changes
 from vscheduler.core.memo.changes import Changes, Part
+from vscheduler.model import jobs_by_id
 from vscheduler.model.jobs import EVICTABLE, HOLDING, Job, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.nodes import NodeLayout
 
 Rows = NDArray[np.int64]
@@ -88,7 +90,7 @@ class EvictablePods:
     def __init__(self, layout: NodeLayout, queues: Collection[str]) -> None:
         """No pods. `queues` are the names of those that exist: jobs of others aren't looked at."""
         self._layout, self._queues = layout, frozenset(queues)
-        self._every: Sequence[Job] = ()
+        self._every = jobs_by_id.NO_JOBS
         self._refused: frozenset[TaskId] = frozenset()
         self.owner_jobs, self.queue_names, self.classes, self.read = (), (), (), 0
         self._of_jobs: Sequence[_OfJob] = ()
@@ -103,7 +105,7 @@ class EvictablePods:
 
     def of_jobs(
         self,
-        every: Sequence[Job],
+        every: JobsById,
         refused: frozenset[TaskId],
     ) -> "EvictablePods":
         """Return the evictable pods of these jobs, which are all of a snapshot, by ID.
@@ -120,7 +122,7 @@ class EvictablePods:
         found._show()
         return found
 
-    def _follow(self, every: Sequence[Job]) -> None:
+    def _follow(self, every: JobsById) -> None:
         """Take out the pods of jobs that are gone, and put in those of new ones."""
         gone, come = changes.of_jobs(self._every, every)
         self._every = every

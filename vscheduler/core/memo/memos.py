@@ -69,14 +69,14 @@ class Memos(snapshots.Memos, frozen=True, kw_only=True, eq=False):
         """Return the jobs that aren't left out, by ID; `unschedulable` are those without room."""
         if self.active is not None and unschedulable is self.unschedulable.found:
             return self.active
-        active = changes.without(self.basis.jobs, self.unchanged.by_id)
+        _, active = changes.of_jobs(self.unchanged.jobs, self.basis.jobs)
         return changes.without(active, unschedulable.jobs)
 
     def with_active(self, jobs: Collection[Job]) -> "Memos":
         """Return the same; `jobs` have those that aren't left out, and perhaps others."""
-        unchanged, waiting = self.unchanged.by_id, self.unschedulable.found.jobs
+        unchanged, waiting = self.unchanged, self.unschedulable.found.jobs
         left = [job for job in jobs if not (job.id in unchanged or job.id in waiting)]
-        if len(left) + len(unchanged) + len(waiting) != len(self.basis.jobs):
+        if len(left) + len(unchanged.jobs) + len(waiting) != len(self.basis.jobs):
             return self
         return replace(self, active=left)
 

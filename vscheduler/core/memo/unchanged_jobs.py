@@ -12,15 +12,16 @@ pods are bound. Until then it counts as Inqueue.
 
 import bisect
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar, TypeAlias
 
 from vscheduler.core.memo.changes import Changes, Part
 from vscheduler.core.shares import inqueue_resources
 from vscheduler.core.shares.demands import CountedPod, CountedPods, Pair
-from vscheduler.model import computed, resources
+from vscheduler.model import computed, jobs_by_id, resources
 from vscheduler.model.decisions import GroupStatus
 from vscheduler.model.jobs import YOUNG, Job, JobId, Phase
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.resources import ResourceMap
 
 Status: TypeAlias = GroupStatus
@@ -54,7 +55,7 @@ def is_inqueue(job: Job, phase: Phase) -> bool:
 
 
 class UnchangedJobs:
-    """All unchanged jobs, with their statuses and what they hold; a value that is never changed."""
+    """All unchanged jobs and what they hold; a value that is never changed."""
 
     rests_on: ClassVar[frozenset[Part]] = frozenset({Part.POLICY, Part.QUEUES})
     """Statuses depend on the policy, and a queue that bars jobs would end an admission whose phase
@@ -62,22 +63,23 @@ class UnchangedJobs:
 
     def __init__(
         self,
-        every: Mapping[JobId, Job] | None = None,
-        statuses: Sequence[Status] = (),
+        every: JobsById = jobs_by_id.NO_JOBS,
         sums: "_Sums | None" = None,
         inqueue: frozenset[str] = frozenset(),
     ) -> None:
-        """`statuses` are in order of jobs."""
-        self.by_id: Mapping[JobId, Job] = {} if every is None else every
-        """The jobs, in no particular order."""
-        self.statuses = statuses
+        self.jobs = every
+        """The jobs. Each keeps its status (`Job.memo`)."""
         self._sums = _Sums() if sums is None else sums
         self.inqueue = inqueue
         """The UIDs of the jobs that count as Inqueue."""
 
     def __bool__(self) -> bool:
         """Whether there is any job."""
-        return bool(self.by_id)
+        return bool(self.jobs.blocks)
+
+    def __contains__(self, job: JobId) -> bool:
+        """Whether the job with this ID is one of them."""
+        return self.jobs.get(job) is not None
 
     @computed.once
     def counted(self) -> CountedPods:
@@ -86,37 +88,29 @@ class UnchangedJobs:
 
     def after(self, changes: Changes) -> "UnchangedJobs":
         """Return the jobs that are still there, and the same."""
-        gone = [job for job in changes.gone if self.by_id.get(job.id) is job]
+        gone = [job for job in changes.gone if self.jobs.get(job.id) is job]
         return self._changed(gone, ())
 
-    def with_more(self, more: Collection[tuple[Job, Status]]) -> "UnchangedJobs":
+    def with_more(self, more: Collection[Job]) -> "UnchangedJobs":
         """Return the same jobs, and these."""
         return self._changed((), more)
 
-    def _changed(
-        self, gone: Collection[Job], more: Collection[tuple[Job, Status]]
-    ) -> "UnchangedJobs":
+    def _changed(self, gone: Collection[Job], more: Collection[Job]) -> "UnchangedJobs":
         """Return the jobs without those that are gone, and with more."""
         if not (gone or more):
             return self
-        every = dict(self.by_id)
-        for job in gone:
-            del every[job.id]
-        every.update((job.id, job) for job, _ in more)
-        statuses = without(self.statuses, [job.id for job in gone])
-        statuses = in_order(statuses, [each for _, each in more])
-        ordered = (every[status.job] for status in statuses)
+        every = self.jobs.changed({job.id: None for job in gone} | {job.id: job for job in more})
         if _are_many(len(gone) + len(more), every):
             sums = _Sums()
-            for job in ordered:
+            for job in every:
                 sums.add(job)
         else:
-            sums = self._sums.changed(gone, [job for job, _ in more])
+            sums = self._sums.changed(gone, more)
             if sums.headless:
-                sums.find_first(ordered)
+                sums.find_first(every)
         inqueue = self.inqueue.difference(job.uid for job in gone)
-        inqueue = inqueue.union(job.uid for job, _ in more if job.phase in YOUNG)
-        return UnchangedJobs(every, statuses, sums, inqueue)
+        inqueue = inqueue.union(job.uid for job in more if job.phase in YOUNG)
+        return UnchangedJobs(every, sums, inqueue)
 
 
 class _Sums:
@@ -211,21 +205,6 @@ class _Sums:
 def _required(job: Job) -> ResourceMap:
     """Return what the group holds of its minResources."""
     return {name: has - job.elastic.get(name, 0) for name, has in job.allocated.items()}
-
-
-def without(statuses: Sequence[Status], gone: Collection[JobId]) -> Sequence[Status]:
-    """Return the statuses, which are in order of jobs, without those of jobs that are gone."""
-    if not gone:
-        return statuses
-    if _are_many(len(gone), statuses):
-        gone = frozenset(gone)
-        return [status for status in statuses if status.job not in gone]
-    left = list(statuses)
-    for job in gone:
-        place = bisect.bisect_left(left, job, key=by_job)
-        assert left[place].job == job, f"{job} has no status"
-        del left[place]
-    return left
 
 
 def in_order(statuses: Sequence[Status], more: Collection[Status]) -> Sequence[Status]:

@@ -52,7 +52,10 @@ class JobStates(dict[JobId, JobState]):
             state = JobState(found, self._rules)
             state.phase = Phase.INQUEUE
         else:
-            state = JobState(self._unchanged.by_id[job], self._rules)
+            found = self._unchanged.jobs.get(job)
+            if found is None:
+                raise KeyError(job)
+            state = JobState(found, self._rules)
             state.fully_scheduled = True
             if state.phase in YOUNG:
                 state.phase = Phase.INQUEUE
@@ -86,11 +89,11 @@ class JobStates(dict[JobId, JobState]):
         """Whether there is such a job."""
         if super().__contains__(job) or job in self._active or job in self._unschedulable:
             return True
-        return job in self._unchanged.by_id
+        return isinstance(job, str) and JobId(job) in self._unchanged
 
     def __len__(self) -> int:
         """Return the number of jobs."""
-        return len(self._active) + len(self._unschedulable) + len(self._unchanged.by_id)
+        return len(self._active) + len(self._unschedulable) + len(self._unchanged.jobs)
 
     def __bool__(self) -> bool:
         """Whether there is any job."""
@@ -119,9 +122,7 @@ class JobStates(dict[JobId, JobState]):
         """Make all states that are missing, and put the jobs in order."""
         if super().__len__() == len(self):
             return
-        ordered = [
-            self[job]
-            for job in sorted((*self._active, *self._unschedulable, *self._unchanged.by_id))
-        ]
+        unchanged = (job.id for job in self._unchanged.jobs)
+        ordered = [self[job] for job in sorted((*self._active, *self._unschedulable, *unchanged))]
         self.clear()
         self.update({state.job.id: state for state in ordered})

@@ -33,6 +33,7 @@ from vscheduler.model.decisions import (
     RefusedBind,
 )
 from vscheduler.model.jobs import FINISHED, Job, JobId, Phase, Task, TaskId, TaskStatus
+from vscheduler.model.jobs_by_id import JobsById
 from vscheduler.model.snapshot import NO_MEMOS, Carried, LastNodes
 
 NODES_HELP = frozenset(
@@ -76,7 +77,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         tried = session.snapshot.carried.attempted | (had_turns - started)
     used = session.dispatch.last(AllHooks.usages)
     claims = _conclude_claims(session)
-    groups, changeable, unchanged = _groups(session, claims.waits)
+    changeable, others, unchanged = _statuses(session, claims.waits)
     waiting, unschedulable = session.waiting_jobs(), session.unschedulable.uids()
     if session.devices.are_unread:
         session.wake(session.snapshot.now + SOON_SECONDS)
@@ -87,8 +88,8 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         ends_soon=tuple(sorted(decided.ends_soon, key=lambda each: each.task.key)),
         claims=claims.prepared,
         releases=claims.releases,
-        groups=groups,
         changeable=changeable,
+        others=others,
         queues=queue_figures.of(session, used),
         total=session.space.amounts(session.total),
         excluded=excluded_nodes.exclusions(session),
@@ -107,7 +108,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
             shuffled_at=history.shuffled_at,
             partial_since=history.partial_since,
             stale_since=history.stale_since,
-            memos=NO_MEMOS if faults else _memos(session, groups, unchanged),
+            memos=NO_MEMOS if faults else _memos(session, changeable, unchanged),
             seen=LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,
@@ -136,7 +137,7 @@ def _free_by_tier(session: Session) -> tuple[FreeByTier, ...]:
     )
 
 
-def _memos(session: Session, groups: Sequence[GroupStatus], unchanged: UnchangedJobs) -> Memos:
+def _memos(session: Session, changeable: Sequence[GroupStatus], unchanged: UnchangedJobs) -> Memos:
     """Return what the next cycle may reuse."""
     policy, known = session.policy, session.memos
     may_keep = policy.keeps_domains and policy.rules.leaves_jobs_out
@@ -144,7 +145,7 @@ def _memos(session: Session, groups: Sequence[GroupStatus], unchanged: Unchanged
         basis=known.basis,
         domains=NodeDomains(session.pools.known) if may_keep else NodeDomains(),
         never_fitting=known.never_fitting if policy.keeps_never_fitting else NeverFittingJobs(),
-        unschedulable=session.unschedulable.memo(session, groups),
+        unschedulable=session.unschedulable.memo(session, changeable),
         unchanged=unchanged,
         evictable=session.cluster.known_evictable,
     )
@@ -245,16 +246,16 @@ def _with_limit(session: Session, bind: Bind) -> Bind:
     return replace(bind, limit=run_times.of(job, bind.task, queue))
 
 
-def _groups(
+def _statuses(
     session: Session,
     waits: Waits,
-) -> tuple[tuple[GroupStatus, ...], tuple[GroupStatus, ...], UnchangedJobs]:
-    """Return all statuses, by job; those of jobs that aren't unchanged; and the jobs that the next
-    cycles may leave out as unchanged.
+) -> tuple[tuple[GroupStatus, ...], JobsById, UnchangedJobs]:
+    """Return the statuses of jobs that aren't unchanged, by job; the jobs that are; and those that
+    the next cycles may leave out as unchanged.
     """
     rules = session.policy.rules
     statuses = [_without_queue(job, rules) for job in session.jobs_without_queue]
-    more_unchanged: list[tuple[Job, GroupStatus]] = []
+    more_unchanged: list[Job] = []
     refused = session.snapshot.carried.reported.refused_binds
     made = session.job_states.known
     for job, each in session.active.items():
@@ -268,19 +269,18 @@ def _groups(
             phase = each.phase if state is None else state.phase
             waits_for_nothing = told.reason is None and told is each.recall("status")
             if waits_for_nothing and unchanged_jobs.may_skip(each, phase, bars=session.bars):
-                more_unchanged.append((each, told))
+                more_unchanged.append(each)
     unchanged = session.unchanged
     looked_at = _looked_at(session)
     for job in looked_at:
         told = _status(session, session.job_states[job], waits)
         statuses += [] if told is None else [told]
-    found = unchanged_jobs.without(unchanged.statuses, looked_at)
+    others = unchanged.jobs.changed(dict.fromkeys(looked_at))
     without_room = session.unschedulable.now().statuses if session.unschedulable else ()
     changeable = unchanged_jobs.in_order(without_room, statuses)
-    groups = tuple(unchanged_jobs.in_order(found, changeable))
     if rules.leaves_jobs_out:
         unchanged = unchanged.with_more(more_unchanged)
-    return groups, tuple(changeable), unchanged
+    return tuple(changeable), others, unchanged
 
 
 def _looked_at(session: Session) -> Collection[JobId]:
@@ -291,9 +291,9 @@ def _looked_at(session: Session) -> Collection[JobId]:
     found = {
         job
         for job, state in session.job_states.made()
-        if job in unchanged.by_id and not _is_quiet(session, state)
+        if job not in session.active and job in unchanged and not _is_quiet(session, state)
     }
-    return sorted(found | (refused.keys() & unchanged.by_id.keys() if refused else found))
+    return sorted(found.union(job for job in refused if job in unchanged))
 
 
 def _is_quiet(session: Session, state: JobState) -> bool:

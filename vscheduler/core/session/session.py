@@ -250,9 +250,7 @@ class Session:
                 for each, job in self.active.items()
                 if not job.fully_scheduled or each in unfinished
             ]
-            moved = (
-                unfinished & self.unchanged.by_id.keys() if self.unchanged and unfinished else ()
-            )
+            moved = [job for job in unfinished - self.active.keys() if job in self.unchanged]
             if moved:
                 found = sorted(
                     (*found, *map(states.__getitem__, moved)), key=lambda state: state.job.id

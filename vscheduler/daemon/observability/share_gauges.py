@@ -63,7 +63,7 @@ def waiting(result: CycleResult) -> Mapping[str, Waiting]:
     Queues without waiting pods are left out.
     """
     by_queue: defaultdict[str, Waiting] = defaultdict(Waiting)
-    for group in result.groups:
+    for group in result.changeable:
         if group.reason is not None:
             queue = by_queue[group.queue]
             queue.groups += 1
@@ -71,7 +71,7 @@ def waiting(result: CycleResult) -> Mapping[str, Waiting]:
             queue.pods += max(len(group.unplaced), without)
             if group.reason.code not in NO_LACK:
                 queue.classes.update(task.pod_class for task in group.unplaced)
-    queues = {group.job: group.queue for group in result.groups} if result.pipelined else {}
+    queues = {group.job: group.queue for group in result.changeable} if result.pipelined else {}
     for pipeline in result.pipelined:
         if pipeline.task.job in queues:
             queue = by_queue[queues[pipeline.task.job]]

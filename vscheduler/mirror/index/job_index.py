@@ -1,6 +1,5 @@
 """Index of PodGroups and pods, as the Jobs of this scheduler."""
 
-import bisect
 import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,8 +12,9 @@ from vscheduler.mirror.decode.events import DecodeError, Kind
 from vscheduler.mirror.translate.pods import NEVER, Pod
 from vscheduler.mirror.translate.translation import Group, PriorityClass
 from vscheduler.mirror.wording import gang_sentences
-from vscheduler.model import jobs
+from vscheduler.model import jobs, jobs_by_id
 from vscheduler.model.jobs import InvalidPod, Job, JobId, Phase, Task, TaskId, TaskStatus
+from vscheduler.model.jobs_by_id import JobsById
 
 MEMBERSHIP = "spec.schedulingGroup.podGroupName"
 """The field of a pod that names its PodGroup of Kubernetes' own API."""
@@ -67,10 +67,7 @@ class JobIndex:
         self._default_priority = 0
         self._listeners: list[Callable[[JobId], object]] = []
         self._dirty: set[JobId] = set()
-        self._ids: list[JobId] = []
-        self._jobs: list[Job] = []
-        """The owned jobs, in the order of _ids."""
-        self._frozen: tuple[Job, ...] | None = ()
+        self._owned = jobs_by_id.NO_JOBS
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Set the names of schedulers with a claim to PodGroups without pods."""
@@ -152,14 +149,11 @@ class JobIndex:
             key for key, group in self._groups.items() if self._priority(group) != before[key]
         )
 
-    def owned(self) -> tuple[Job, ...]:
-        """Return our jobs, sorted by ID."""
-        for key in self._dirty:
-            self._place(key, self._job(key))
-        if self._dirty or self._frozen is None:
-            self._frozen = tuple(self._jobs)
-            self._dirty.clear()
-        return self._frozen
+    def owned(self) -> JobsById:
+        """Return our jobs."""
+        self._owned = self._owned.changed({key: self._job(key) for key in self._dirty})
+        self._dirty.clear()
+        return self._owned
 
     def more_to_come(self) -> bool:
         """Whether more pods are likely to follow: a new or changed job is below minMember, pods
@@ -235,18 +229,6 @@ class JobIndex:
             self._missing_groups.pop(key, None)
         else:
             self._missing_groups[key] = None
-
-    def _place(self, key: JobId, job: Job | None) -> None:
-        at = bisect.bisect_left(self._ids, key)
-        is_there = at < len(self._ids) and self._ids[at] == key
-        if job is None:
-            if is_there:
-                del self._ids[at], self._jobs[at]
-        elif is_there:
-            self._jobs[at] = job
-        else:
-            self._ids.insert(at, key)
-            self._jobs.insert(at, job)
 
     def _job(self, key: JobId) -> Job | None:
         group, members = self._groups.get(key), self.members(key)

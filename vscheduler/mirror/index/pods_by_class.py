@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.model.jobs import HOLDING, JobId, PodClass
@@ -44,6 +45,8 @@ class ClassPlaces:
         self._nodes: list[str] = []
         self._queues: list[str] = []
         self._counts = array("q")
+        self._frozen: ClassCounts | None = None
+        """The last counts, as long as the places are the same."""
 
     def __bool__(self) -> bool:
         return bool(self._pods)
@@ -61,11 +64,13 @@ class ClassPlaces:
         for (node, queue), change in self.moved.items():
             self._add(node, queue, change)
         self.moved.clear()
-        return ClassCounts(
-            nodes=tuple(self._nodes),
-            queues=tuple(self._queues),
-            counts=np.frombuffer(self._counts.tobytes(), dtype=np.int64),
-        )
+        counts = np.frombuffer(self._counts.tobytes(), dtype=np.int64)
+        if self._frozen is None:
+            nodes, queues = tuple(self._nodes), tuple(self._queues)
+            self._frozen = ClassCounts(nodes=nodes, queues=queues, counts=counts)
+        else:
+            self._frozen = replace(self._frozen, counts=counts)  # its rows in layouts stay known
+        return self._frozen
 
     def _add(self, node: str, queue: str, change: int) -> None:
         at = bisect.bisect_left(self._nodes, node)
@@ -75,10 +80,12 @@ class ClassPlaces:
             self._nodes.insert(at, node)
             self._queues.insert(at, queue)
             self._counts.insert(at, 0)
+            self._frozen = None
         self._counts[at] += change
         assert self._counts[at] >= 0, "a pod can't leave twice"
         if not self._counts[at]:
             del self._nodes[at], self._queues[at], self._counts[at]
+            self._frozen = None
 
     def _is_at(self, at: int, node: str) -> bool:
         return at < len(self._nodes) and self._nodes[at] == node

@@ -123,7 +123,6 @@ class Desk:
             ends_soon=ends_soon,
             pipelined=(),
             evicts=(),
-            groups=statuses,
             changeable=statuses,
             queues=(),
             total={},

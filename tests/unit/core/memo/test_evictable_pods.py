@@ -7,6 +7,7 @@ import pytest
 from tests.unit.core import sessions
 from vscheduler.core.memo.evictable_pods import EvictablePods
 from vscheduler.model.jobs import EVICTABLE, PREEMPTABLE, Job, TaskId, TaskStatus
+from vscheduler.model.jobs_by_id import NO_JOBS, JobsById
 from vscheduler.model.nodes import NodeLayout, NodeSpec
 
 NAMES = [f"j{number:02}" for number in range(30)]
@@ -23,7 +24,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.jobs: dict[str, Job] = {}
-        self.every: tuple[Job, ...] = ()
+        self.every = NO_JOBS
         self.layout = layout(NODES)
         self.queues = dict.fromkeys(QUEUES)
         self.refused: frozenset[TaskId] = frozenset()
@@ -38,7 +39,7 @@ class World:
             if self.jobs.pop(name, None) is None or chance.random() < 0.6:
                 self.jobs[name] = self._job(name)
         if names:
-            self.every = tuple(job for _, job in sorted(self.jobs.items()))
+            self.every = JobsById.of(job for _, job in sorted(self.jobs.items()))
         if chance.random() < 0.1:
             self.layout = layout(chance.sample(NODES, 4))
         if chance.random() < 0.1:
@@ -156,19 +157,19 @@ def test_pods_are_counted_as_read_once() -> None:
     running = sessions.task("a", 0, TaskStatus.RUNNING, node="n0")
     nobody = EvictablePods(layout(["n0"]), ("q",))
     first = sessions.job("a", running)
-    found = nobody.of_jobs((first,), frozenset())
+    found = nobody.of_jobs(JobsById.of([first]), frozenset())
     assert found.read == 1
     for before in (found, nobody):
-        assert before.of_jobs((first,), frozenset()).read == 0
+        assert before.of_jobs(JobsById.of([first]), frozenset()).read == 0
     changed = sessions.job("a", running, sessions.task("a", 1))
-    assert found.of_jobs((changed,), frozenset()).read == 2
-    assert nobody.of_jobs((changed,), frozenset()).read == 0
+    assert found.of_jobs(JobsById.of([changed]), frozenset()).read == 2
+    assert nobody.of_jobs(JobsById.of([changed]), frozenset()).read == 0
 
 
 def test_the_same_jobs_are_not_looked_at() -> None:
     """With the same refused evictions, the columns are the same arrays."""
     job = sessions.job("a", sessions.task("a", 0, TaskStatus.RUNNING, node="n0"))
-    every = (job,)
+    every = JobsById.of([job])
     found = EvictablePods(layout(["n0"]), ("q",)).of_jobs(every, frozenset())
     again = found.of_jobs(every, frozenset())
     assert again.read == 0

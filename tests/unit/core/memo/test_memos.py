@@ -38,7 +38,7 @@ def filled(found: Memos) -> frozenset[str]:
         "domains": len(found.domains.known.active),
         "never_fitting": len(found.never_fitting.entries),
         "unschedulable": len(found.unschedulable.found.jobs),
-        "unchanged": len(found.unchanged.by_id),
+        "unchanged": len(found.unchanged.jobs),
         "evictable": len(found.evictable.owner_jobs),
     }
     return frozenset(name for name, size in sizes.items() if size)

@@ -15,8 +15,8 @@ from vscheduler.core.memo import changes, unchanged_jobs
 from vscheduler.core.memo.changes import Changes
 from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
 from vscheduler.core.shares.demands import QueueDemands
-from vscheduler.model.decisions import GroupStatus
 from vscheduler.model.jobs import YOUNG, GroupState, Job, JobId, Phase, PodClass, TaskStatus
+from vscheduler.model.jobs_by_id import NO_JOBS, JobsById
 from vscheduler.model.snapshot import BindRefusal, Reported
 from vscheduler.model.topology import TopologyRequest
 from vscheduler.testing import pictures
@@ -53,25 +53,11 @@ def some_job(chance: random.Random) -> Job:
     )
 
 
-def status(job: Job) -> GroupStatus:
-    """Return any status of the job."""
-    return GroupStatus(
-        job=job.id,
-        uid=job.uid,
-        queue=job.queue,
-        phase=Phase.RUNNING,
-        running=1,
-        succeeded=0,
-        failed=0,
-        ready=True,
-    )
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_sums_are_those_of_all_jobs(seed: int) -> None:
     """Few or many jobs at a time come, change and go, first ones among them."""
     chance = random.Random(seed)
-    unchanged, every, was = UnchangedJobs(), dict[JobId, Job](), tuple[Job, ...]()
+    unchanged, every, was = UnchangedJobs(), dict[JobId, Job](), NO_JOBS
     for _ in range(ROUNDS):
         for _ in range(chance.choice((0, 1, 1, 2, 20))):
             if every and chance.random() < 0.4:
@@ -79,17 +65,16 @@ def test_sums_are_those_of_all_jobs(seed: int) -> None:
             else:
                 job = some_job(chance)
                 every[job.id] = job
-        listed = tuple(every[each] for each in sorted(every))
+        listed = JobsById.of(every[each] for each in sorted(every))
         found = Changes(frozenset(), *changes.of_jobs(was, listed))
         unchanged, was = unchanged.after(found), listed
-        others = changes.without(listed, unchanged.by_id)
-        assert unchanged.by_id.keys() == every.keys() - {job.id for job in others}
+        others = changes.without(list(listed), {job.id: job for job in unchanged.jobs})
+        assert len(unchanged.jobs) == len(every) - len(others)
         more = [job for job in others if chance.random() < 0.8]
-        unchanged = unchanged.with_more([(job, status(job)) for job in more])
-        inside = [each for name, each in sorted(every.items()) if name in unchanged.by_id]
-        assert [status.job for status in unchanged.statuses] == [job.id for job in inside]
-        assert all(unchanged.by_id[job.id] is job for job in inside)
-        active = [each for name, each in sorted(every.items()) if name not in unchanged.by_id]
+        unchanged = unchanged.with_more(more)
+        inside = [each for name, each in sorted(every.items()) if name in unchanged]
+        assert list(map(id, unchanged.jobs)) == list(map(id, inside))
+        active = [each for name, each in sorted(every.items()) if name not in unchanged]
         whole = QueueDemands(sessions.SPACE, [every[each] for each in sorted(every)])
         asked = QueueDemands(sessions.SPACE, active, unchanged=unchanged.counted)
         assert asked.active == whole.active
@@ -134,7 +119,7 @@ def test_a_settled_job_that_loses_pods_is_told_of() -> None:
         """,
         TREE,
     )
-    assert around.opened().unchanged.by_id.keys() == {"default/there"}
+    assert [job.id for job in around.opened().unchanged.jobs] == ["default/there"]
     for document in pictures.documents("queue r job r/late min=1 cpu=2 phase=Inqueue -"):
         around.show(document)
     result = around.cycle()
@@ -142,7 +127,7 @@ def test_a_settled_job_that_loses_pods_is_told_of() -> None:
     around.cycle()
     for evict in result.evicts:
         around.end(evict.task.name)
-    assert "default/there" not in around.opened().unchanged.by_id
+    assert JobId("default/there") not in around.opened().unchanged
     around.cycle()
 
 
@@ -156,8 +141,8 @@ def test_a_job_whose_bind_was_refused_is_told_of() -> None:
     bind = around.cycle().binds[0]
     assert around.mirror.assume(bind.task.uid, bind.node, around.now)
     around.cycle()
-    (job,) = around.opened().unchanged.by_id
-    refused = {job: {bind.task.uid: BindRefusal(node="n1", message="no")}}
+    (job,) = around.opened().unchanged.jobs
+    refused = {job.id: {bind.task.uid: BindRefusal(node="n1", message="no")}}
     around.carried = dataclasses.replace(around.carried, reported=Reported(refused_binds=refused))
     assert around.cycle().groups[0].refused_binds
 
@@ -181,6 +166,10 @@ def test_only_statuses_that_may_have_changed_are_told_apart() -> None:
         return {status.job.rpartition("/")[2] for status in around.cycle().changeable}
 
     assert changeable() == {"lacks", "waits"}
+    before = around.cycle()
+    groups = before.groups
+    assert [status.job for status in groups] == ["default/lacks", "default/runs", "default/waits"]
     around.end("runs-0")
     assert changeable() == {"runs", "lacks", "waits"}
+    assert before.groups == groups, "an earlier result has changed"
     assert changeable() == {"lacks", "waits"}

@@ -14,6 +14,7 @@ from vscheduler.core.plugins.sla import Sla
 from vscheduler.core.shares import inqueue_resources
 from vscheduler.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
 from vscheduler.model.jobs import GroupState, Job, Phase, SubGroup, TaskStatus
+from vscheduler.model.jobs_by_id import NO_JOBS
 from vscheduler.model.queues import QueueState
 from vscheduler.model.snapshot import Quota, Snapshot
 
@@ -249,7 +250,7 @@ def test_promises_of_a_cycle_add_up() -> None:
             space=opened.space,
             nodes=opened.snapshot.nodes,
             queues=opened.queues,
-            jobs=(),
+            jobs=NO_JOBS,
             quotas=(quota,),
         )
         plugin = kind({})

@@ -8,6 +8,7 @@ from vscheduler.core.config import cycle_rules
 from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
 from vscheduler.core.session.job_states import JobStates
 from vscheduler.model.jobs import GroupState, JobId, Phase
+from vscheduler.model.jobs_by_id import JobsById
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_unchanged_jobs_whose_phase_is_not_stored_are_admitted_and_request_nothi
         name: replace(sessions.job(name), state=GroupState(phase=phase))
         for name, phase in zip("abc", phases, strict=True)
     }
-    unchanged = UnchangedJobs({each.id: each for each in every.values()})
+    unchanged = UnchangedJobs(JobsById.of(every[name] for name in sorted(every)))
     states = JobStates({}, {}, unchanged, cycle_rules.DEFAULT)
     found = [states[each.id].phase for each in every.values()]
     assert found == [Phase.INQUEUE, Phase.INQUEUE, Phase.RUNNING]
@@ -66,7 +67,7 @@ def test_unchanged_jobs_were_promised_nothing_more() -> None:
         {promised[name].id: promised[name] for name in each} for each in ("d", "b")
     )
     other = sessions.job("e")
-    unchanged = UnchangedJobs({promised["c"].id: promised["c"]})
+    unchanged = UnchangedJobs(JobsById.of([promised["c"]]))
     states = JobStates(active | {other.id: other}, unschedulable, unchanged, cycle_rules.DEFAULT)
     assert [state.job.name for state in states.promised()] == ["b", "d"]
 

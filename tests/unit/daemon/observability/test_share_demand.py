@@ -100,7 +100,7 @@ def test_pods_that_wait_for_others_to_go_are_waiting() -> None:
     )
     (task,) = job.tasks
     waits = Pipeline(task=task, node="n1")
-    result = replace(running.EMPTY, groups=(group,), pipelined=(waits,))
+    result = replace(running.EMPTY, changeable=(group,), pipelined=(waits,))
     assert share_gauges.waiting(result) == {
         "lab": Waiting(groups=1, pods=1, classes={task.pod_class: 1})  # type: ignore[arg-type]  # equal to a Counter
     }

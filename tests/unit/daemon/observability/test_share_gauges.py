@@ -115,7 +115,7 @@ def test_the_fairness_error_is_the_part_of_demands_that_is_not_met(
     )
     group, tasks = waiting_group("starved", pods=8)
     group = replace(group, unplaced=tasks)
-    gauges.observe(replace(running.EMPTY, queues=(starved, GREEDY), groups=(group,)))
+    gauges.observe(replace(running.EMPTY, queues=(starved, GREEDY), changeable=(group,)))
     found = samples(gauges)
     assert found['fairness_error{resource="cpu"}'] == 3000 / 10_000
     assert found['queue_satisfied_ratio{queue_name="starved",resource="cpu"}'] == 0.25
@@ -227,7 +227,7 @@ def test_a_job_that_can_never_start_is_no_demand(
     assert group.reason is not None
     group = replace(group, reason=replace(group.reason, code=code), unplaced=pods)
     needy = queue("needy", allocated={}, request={"cpu": 4000}, deserved={"cpu": 4000.0})
-    gauges.observe(replace(running.EMPTY, queues=(needy,), groups=(group,)))
+    gauges.observe(replace(running.EMPTY, queues=(needy,), changeable=(group,)))
     found = samples(gauges)
     assert found['queue_pending_pods{queue_name="needy"}'] == 4
     assert ('queue_satisfied_ratio{queue_name="needy",resource="cpu"}' in found) == counts

@@ -30,7 +30,7 @@ def test_so_many_are_told_apart_and_the_rest_is_one() -> None:
     found = seen.snapshot(0.0)
     assert found.space.size == 3 + most + 1
     assert found.space.names[-1] == resources.OTHERS
-    for task in found.jobs[0].tasks:
+    for task in next(iter(found.jobs)).tasks:
         vector = found.space.vector(task.pod_class.request)
         assert vector.sum() == 3
         assert not resources.fits(vector, found.nodes.allocatable).any()

@@ -198,6 +198,24 @@ def test_seats_outlive_their_node() -> None:
     assert ours(show(seen, manifests.node("n1"))) == [1000, 0]
 
 
+def test_counts_change_where_pods_are_already() -> None:
+    """The places stay the same, and their rows known, until a pod comes to another one, or goes."""
+    seen = manifests.mirror(*CLUSTER, manifests.pod("a", group="g", node="n1"))
+    (first,) = seen.snapshot(0.0).pods_by_class.values()
+    found = show(seen, manifests.pod("b", group="g", node="n1"))
+    (second,) = found.pods_by_class.values()
+    assert second.nodes is first.nodes
+    assert (first.counts.tolist(), second.counts.tolist()) == ([1], [2])
+    layout = found.nodes.layout
+    assert second.rows(layout) is first.rows(layout)
+    found = show(seen, manifests.pod("c", group="g", node="n2"))
+    (third,) = found.pods_by_class.values()
+    assert seats(found) == [[("n1", "q", 2), ("n2", "q", 1)]]
+    assert third.rows(layout).tolist() == [0, 1]
+    found = gone(seen, manifests.pod("c", group="g", node="n2"))
+    assert seats(found) == [[("n1", "q", 2)]]
+
+
 def test_only_classes_whose_pods_moved_are_made_anew() -> None:
     """Heartbeats, pods that wait, and a pod's start on its node move nobody."""
     seen = manifests.mirror(

@@ -1,7 +1,7 @@
 """Choices: the devices that pods placed in this cycle get, before anything is written."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -56,7 +56,7 @@ class DeviceChoices:
         devices: DeviceInventory,
         table: DeviceTable,
         allocated: Flags,
-        every: Sequence[Job],
+        every: Collection[Job],
         spend: Callable[[str, int], None],
     ) -> None:
         """`allocated` are the devices (D,) that claims have, and `every` all jobs."""

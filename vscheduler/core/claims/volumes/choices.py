@@ -50,7 +50,7 @@ class VolumeSupply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class VolumeChoices:
     """The choices of a cycle for claims that aren't bound."""
 
-    def __init__(self, storage: Storage, layout: NodeLayout, every: Sequence[Job]) -> None:
+    def __init__(self, storage: Storage, layout: NodeLayout, every: Collection[Job]) -> None:
         self._storage, self._layout, self._jobs = storage, layout, every
         self._choices: dict[TaskId, Choices] = {}
         self._chosen: dict[str, Chosen] = {}
