@@ -227,7 +227,7 @@ class _Future:
             limit = run_times.of(job, bind.task, taken.queues[job.queue])
             self._expect_end(uid, past_runs.kind_of(job), limit, 0.0, now)
         self._evict(result.evicts, now)
-        self._note_phases(result.groups)
+        self._note_phases(result.changeable)
 
     def _evict(self, evicts: Collection[Evict], now: float) -> None:
         until = now + TERMINATION_SECONDS

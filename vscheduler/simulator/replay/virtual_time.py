@@ -233,7 +233,7 @@ class _World:
         self._bind(result.binds, now)
         self._evict(result.evicts, now)
         changed = {}
-        for status in result.groups:
+        for status in result.changeable:
             live = self._live.get(status.job)
             if live is not None and live.group.job.state.phase is not status.phase:
                 state = GroupState(phase=status.phase, running=status.running)
