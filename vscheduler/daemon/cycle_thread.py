@@ -164,7 +164,9 @@ class SmallCycles:
     packages may wait or never end, so with any of them all cycles run in the thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, observe_lag: Callable[[float], None]) -> None:
+        """`observe_lag` receives the delays of the event loop while cycles run in the thread."""
+        self._observe_lag = observe_lag
         self._last_was_small = False
 
     async def run(
@@ -180,7 +182,8 @@ class SmallCycles:
         if self.expects(policy):
             result = thread.run_here(partial(cycle.run_small_cycle, *arguments, most=UNITS_MAX))
         if result is None:
-            result = await thread.run(partial(cycle.run_cycle, *arguments))
+            with noting_loop_lag(self._observe_lag):
+                result = await thread.run(partial(cycle.run_cycle, *arguments))
         self.ended(result.spent, thread.worked_seconds)
         return result
 

@@ -21,7 +21,6 @@ from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, Usa
 from vscheduler.cluster.writes.status_writer import StatusWriter
 from vscheduler.containment import Failures
 from vscheduler.core.config.policy import Policy
-from vscheduler.daemon import cycle_thread
 from vscheduler.daemon.claim_writes import ClaimWrites
 from vscheduler.daemon.cycle_thread import CycleThread, FailedError, SmallCycles
 from vscheduler.daemon.liveness.progress import Cycles
@@ -91,7 +90,7 @@ class SchedulingLoop:
         self._pace = pace
         self._yielder = CooperativeYield()
         self._pacing = Pacing(pace, mirror.more_to_come)
-        self._small_cycles = SmallCycles()
+        self._small_cycles = SmallCycles(observed.observe_lag)
         self._carried = FRESH
         self._dropped = 0
         self._cycles = 0
@@ -326,8 +325,7 @@ class SchedulingLoop:
         snapshot = self._mirror.snapshot(time.time(), carried)
         self._cycle_log.log_refusals(snapshot.refused)
         finished, worked = time.monotonic(), time.thread_time() - began
-        with cycle_thread.noting_loop_lag(self._metrics.observe_lag):
-            result = await self._small_cycles.run(thread, snapshot, self._policy, self._pace.budget)
+        result = await self._small_cycles.run(thread, snapshot, self._policy, self._pace.budget)
         if not self._may_commit():
             log.info("cycle.withheld", binds=len(result.binds), evictions=len(result.evicts))
             self._pacing.changed()

@@ -33,7 +33,7 @@ class ForeignPlugin(Plugin):
 
 def test_a_cycle_is_expected_to_be_as_small_as_the_last_one() -> None:
     """The first one isn't: it sees everything for the first time."""
-    cycles = SmallCycles()
+    cycles = SmallCycles(lambda _: None)
     assert not cycles.expects(POLICY)
     cycles.ended(cycle_thread.UNITS_MAX, cycle_thread.SECONDS_MAX)
     assert cycles.expects(POLICY)
@@ -45,7 +45,7 @@ def test_a_cycle_is_expected_to_be_as_small_as_the_last_one() -> None:
 
 def test_with_code_of_others_no_cycle_is_small() -> None:
     """It may wait, or never end; known for each policy anew."""
-    cycles = SmallCycles()
+    cycles = SmallCycles(lambda _: None)
     cycles.ended(0, 0.0)
     foreign = dataclasses.replace(POLICY, actions=(ActionSetting(action=Foreign),))
     assert [cycles.expects(each) for each in (POLICY, foreign, POLICY)] == [True, False, True]

@@ -40,7 +40,8 @@ class Overcommit(Plugin):
         self._session = session
         self._factor = float(self._values[FACTOR])
         self._counted = False
-        self._inqueue: defaultdict[Pool, list[int]] = defaultdict(self._nothing)
+        size = session.space.size
+        self._inqueue: defaultdict[Pool, list[int]] = defaultdict(lambda: [0] * size)
         """What groups were promised and don't have yet, by the nodes their pods may use."""
         self._room_by_pool: dict[Pool, list[float]] = {}
         self._reachable = ReachableNodes(session.reachable)
@@ -182,10 +183,6 @@ class Overcommit(Plugin):
         if not state.counts[TaskStatus.PENDING]:
             return self._open
         return self._reachable.of(state.tasks(TaskStatus.PENDING))
-
-    def _nothing(self) -> list[int]:
-        """Return a row of zeros."""
-        return [0] * self._session.space.size
 
 
 def _rows(pool: Pool, size: int) -> Mask:

@@ -3,8 +3,7 @@
 Most jobs of a large cluster run, or wait in vain, and nobody asks for their states.
 """
 
-import functools
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import TypeVar
 
 from vscheduler.core.config.cycle_rules import CycleRules
@@ -39,9 +38,10 @@ class JobStates(dict[JobId, JobState]):
             unchanged,
             rules,
         )
-        self.known: Callable[[JobId], JobState | None]
+
+    def known(self, job: JobId) -> JobState | None:
         """Return the state of a job if it is made by now."""
-        self.known = functools.partial(dict.get, self)
+        return super().get(job)
 
     def __missing__(self, job: JobId) -> JobState:
         """Make the state of a job."""

@@ -31,18 +31,21 @@ class Exclusion(Enum):
 class VolumeDemands:
     """What volumes pods ask for, and what nodes have."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what volumes depend on
         self,
         needs_of: Callable[[tuple[PodVolume, ...]], Needs],
         chosen: VolumeChoices,
         limits: AttachLimits,
         used: VolumeUsers,
         storage: Storage,
+        *,
+        binds: bool,
+        attaches: bool,
     ) -> None:
+        """`binds` and `attaches`: whether a plugin looks at claims, and at attach limits."""
         self._needs_of, self._choices, self._limits = needs_of, chosen, limits
         self._users, self._storage = used, storage
-        self.binds = self.attaches = False
-        """Whether a plugin looks at claims, and at attach limits."""
+        self._binds, self._attaches = binds, attaches
 
     def class_key(self, pod_class: PodClass) -> Hashable:
         """Return what pods have in common that differ only in claims of their own, for which the
@@ -65,7 +68,7 @@ class VolumeDemands:
         """Return the pod's claims for which a volume is still to be chosen; like pods name like
         claims in the same order.
         """
-        if not self.binds or not pod_class.constraints.volumes:
+        if not self._binds or not pod_class.constraints.volumes:
             return []
         needs = self._needs_of(pod_class.constraints.volumes)
         keys = [claim.key for claim in self._choices.choosing(needs)]
@@ -92,7 +95,7 @@ class VolumeDemands:
 
     def attached(self, pod_class: PodClass) -> frozenset[tuple[str, str]]:
         """Return the volumes of the pod that count against attach limits: driver and handle."""
-        if not self.attaches:
+        if not self._attaches:
             return frozenset()
         return frozenset(self._limits.handles(pod_class.constraints.volumes))
 

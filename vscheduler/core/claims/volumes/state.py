@@ -15,6 +15,7 @@ from vscheduler.core.claims.volumes.choices import VolumeChoices
 from vscheduler.core.claims.volumes.claims import Needs
 from vscheduler.core.claims.volumes.demands import VolumeDemands
 from vscheduler.core.claims.volumes.users import VolumeUsers
+from vscheduler.model import computed
 from vscheduler.model.claim_decisions import ClaimBinding
 from vscheduler.model.constraints import DiskUse, PodVolume
 from vscheduler.model.jobs import PodClass, Task
@@ -54,24 +55,35 @@ class VolumeState:
         self._untouched = VolumeChoices(self._storage, self._layout, snapshot.jobs)
         """What could be chosen as the cycle began."""
         self._users = VolumeUsers(self._storage, self._layout)
-        self._binds = False
+        self._binds = self._attaches = False
+        """Whether a plugin looks at claims, and at attach limits."""
         self.bind_timeout_seconds = 0.0
         """How long pods keep their nodes while a claim isn't bound; 0 without a limit."""
         self._needs: dict[tuple[PodVolume, ...], Needs] = {}
         self._delayed: dict[tuple[PodVolume, ...], tuple[Hashable, list[FilterResult]]] = {}
         """By volumes, the nodes (N,) on which claims can be bound, and what that depends on."""
-        self.demands = VolumeDemands(
-            self._needs_of, self._choices, self._limits, self._users, self._storage
+
+    @computed.once
+    def demands(self) -> VolumeDemands:
+        """The demands of gangs, once plugins are open."""
+        return VolumeDemands(
+            self._needs_of,
+            self._choices,
+            self._limits,
+            self._users,
+            self._storage,
+            binds=self._binds,
+            attaches=self._attaches,
         )
 
     def bind_claims(self, timeout_seconds: float) -> None:
         """Let `unbound` and `assume` answer: a plugin looks at claims."""
-        self._binds = self.demands.binds = self._storage.served
+        self._binds = self._storage.served
         self.bind_timeout_seconds = timeout_seconds
 
     def limit_attachments(self) -> None:
         """Let the demands of gangs count against attach limits: a plugin looks at these."""
-        self.demands.attaches = self._storage.served
+        self._attaches = self._storage.served
 
     def intend(self, choices: Mapping[str, str | None]) -> None:
         """Choose these volumes for these claims, by `namespace/name`, whatever else would fit; None
