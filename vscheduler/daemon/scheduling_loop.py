@@ -151,6 +151,7 @@ class SchedulingLoop:
                     self._running.dropped(0)
         finally:
             thread.stop()
+            self._cycle_log.flush(at_once=True)
             self._mirror.release_all()
             self._running.dropped(0)
 
@@ -159,6 +160,8 @@ class SchedulingLoop:
         while True:
             with self._failures.contained("schedule", "pauses"):
                 self._release()
+            with self._failures.contained("schedule", "log"):
+                self._cycle_log.flush()
             with self._failures.contained("schedule", "objects that are left out"):
                 self._log_objects_left_out()
                 self._warn_of_invalid_groups()

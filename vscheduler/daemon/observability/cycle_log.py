@@ -1,7 +1,8 @@
 """Log of cycles: decisions, changes of the total, and problems."""
 
-import logging
-from collections.abc import Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -15,10 +16,20 @@ from vscheduler.model.snapshot import Refused
 log = structlog.get_logger(__name__)
 
 
-class CycleLog:
-    """Logs each cycle, and problems that changed since the last cycle."""
+LINE_SECONDS = 1.0
+"""Between two lines about decisions: of pods that come one by one, each has a cycle."""
 
-    def __init__(self) -> None:
+
+class CycleLog:
+    """Logs what cycles decide, and problems that changed since the last cycle."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._line_at = float("-inf")
+        self._sums: Counter[str] = Counter()
+        """Cycles that decided something since the last line, and what they decided."""
+        self._last: Mapping[str, object] = {}
+        """More about the last one of them."""
         self._total: Mapping[str, float] = {}
         self._excluded: tuple[Exclusion, ...] = ()
         self._set_aside: set[QueueProblem] = set()
@@ -32,7 +43,10 @@ class CycleLog:
         bound: int,
         parts: Mapping[str, float],
     ) -> None:
-        """Log a cycle with the number of binds sent, and the duration of its parts in seconds."""
+        """Log a cycle with the number of binds sent, and the duration of its parts in seconds.
+
+        Cycles that decide something within LINE_SECONDS have a line together, see `flush`.
+        """
         self._log_total(result)
         for fault in result.faults:
             place = {"place": fault.place} if fault.place else {}
@@ -40,16 +54,26 @@ class CycleLog:
                 "plugin.failed", plugin=fault.plugin, hook=fault.hook, error=fault.error, **place
             )
         self._log_queues(result)
-        log.log(
-            logging.INFO if bound or result.evicts else logging.DEBUG,
-            "cycle.done",
-            cycle=cycle,
-            bound=bound,
-            evicted=len(result.evicts),
-            waiting=sum(group.reason is not None for group in result.changeable),
-            finished=result.finished,
+        about = {
+            "cycle": cycle,
+            "waiting": sum(group.reason is not None for group in result.changeable),
+            "finished": result.finished,
             **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
-        )
+        }
+        if bound or result.evicts:
+            self._sums.update(cycles=1, bound=bound, evicted=len(result.evicts))
+            self._last = about
+            self.flush()
+        else:
+            log.debug("cycle.done", cycles=1, bound=0, evicted=0, **about)
+
+    def flush(self, *, at_once: bool = False) -> None:
+        """Log decisions that have no line yet: once the last line is LINE_SECONDS old, or at once."""
+        now = self._clock()
+        if self._sums and (at_once or now >= self._line_at + LINE_SECONDS):
+            log.info("cycle.done", **self._sums, **self._last)
+            self._sums.clear()
+            self._line_at = now
 
     def log_refusals(self, refused: Mapping[str, Refused]) -> None:
         """Log nodes newly avoided after a kubelet's refusal, or avoided for longer."""

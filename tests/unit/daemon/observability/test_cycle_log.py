@@ -62,6 +62,23 @@ def test_a_cycle_is_told_with_its_times() -> None:
     assert (first["cycle"], second["cycle"], first["decide_ms"]) == (0, 1, 12.3)
 
 
+def test_decisions_within_a_second_have_a_line_together() -> None:
+    """The first of them has one at once; no bind is missing in the sum, at the end either."""
+    now = 100.0
+    cycles = CycleLog(lambda: now)
+    with testing.capture_logs() as logs:
+        for number, at in enumerate((100.0, 100.1, 100.9, 101.0, 101.5)):
+            now = at
+            cycles.log_cycle(CYCLE, cycle=number, bound=number + 1, parts={})
+        cycles.flush()
+        cycles.flush(at_once=True)
+        cycles.flush(at_once=True)
+    lines = [line for line in logs if line["event"] == "cycle.done"]
+    told = [(line["cycle"], line["cycles"], line["bound"], line["evicted"]) for line in lines]
+    assert told == [(0, 1, 1, 0), (3, 3, 9, 0), (4, 1, 5, 0)]
+    assert {line["log_level"] for line in lines} == {"info"}
+
+
 def test_a_node_that_is_left_alone_is_told_of_once_and_again_when_it_is_for_longer() -> None:
     """Not in every cycle of its pause, nor when it is over."""
     first = Refused(reason="OutOfcpu", seconds=30, until=100.0)
