@@ -68,7 +68,7 @@ class CycleLog:
             log.debug("cycle.done", cycles=1, bound=0, evicted=0, **about)
 
     def flush(self, *, at_once: bool = False) -> None:
-        """Log decisions that have no line yet: once the last line is LINE_SECONDS old, or at once."""
+        """Log decisions without a line, once the last line is LINE_SECONDS old, or at once."""
         now = self._clock()
         if self._sums and (at_once or now >= self._line_at + LINE_SECONDS):
             log.info("cycle.done", **self._sums, **self._last)
