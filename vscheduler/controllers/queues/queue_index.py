@@ -149,7 +149,7 @@ class QueueIndex:
             {group.queue or self.default_queue for group in groups}
             | {queue.parent or model.ROOT for queue in queues if queue.name != model.ROOT}
         )
-        self.complete = self.complete or uids <= frozenset(self._uids())
+        self.complete = self.complete or uids <= self._before | frozenset(self._uids())
 
     def _present(self, stores: Iterable[Collection[Item]]) -> Iterator[Item]:
         gone = self._gone
