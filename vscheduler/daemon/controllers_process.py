@@ -118,10 +118,14 @@ class ControllersProcess(Process):
             self.stop()
             await asyncio.wait({work})
 
+        def spawned() -> None:
+            listen()
+            self._controllers.kopf_runs.set()
+
         outlets = operator.Outlets(changed=self._controllers.changed, ended=end)
         api = self._controllers.api(lambda: not self._stopping.is_set())
         try:
-            await operator.run(api, self._runtime.connection, outlets, stop=stop, spawned=listen)
+            await operator.run(api, self._runtime.connection, outlets, stop=stop, spawned=spawned)
         except Exception as error:
             self._failures.failed("kopf", "kopf", error)
             raise KopfEndedError(str(error)) from error
@@ -145,6 +149,8 @@ class Controllers:
         self._refused: set[str] = set()
         """The collections of owners that we may not read."""
         self._followed = FollowedObjects()
+        self.kopf_runs = asyncio.Event()
+        """Set once Kopf runs, which it does once there are kinds to follow."""
         self._queues: QueueController | None = None
         self._hyper_nodes: HyperNodeController | None = None
         self._podgroups: PodGroupController | None = None
@@ -213,6 +219,7 @@ class Controllers:
     async def keep_queues(self, held: Mapping[str, Token]) -> None:
         """Run the Queue and the HyperNode controller under these Leases until cancelled."""
         await self._runtime.informers.wait_for_lists()
+        await self.kopf_runs.wait()
         runtime = self._runtime
         port = self.api(runtime.permit(CompositeToken(held.values())))
         index = QueueIndex(

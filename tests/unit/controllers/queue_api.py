@@ -163,13 +163,13 @@ class Indexed:
         self.indices = self._followed.indices
         self._server = server
         self._notice = notice
-        self.deaf = deaf
+        self._deaf = deaf
         follow(server, self._followed.take)
         server.listeners[-1] = self.hear
 
     def hear(self, path: str, stored: Object, gone: bool) -> None:
         """Take an event."""
-        if not self.deaf or "podgroups" not in path:
+        if not self._deaf or "podgroups" not in path:
             self._followed.take(*_event(path, stored, gone=gone))
             self._notice()
 

@@ -66,6 +66,7 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         runtime.informers.start(group)
         calls = group.create_task(runtime.write_queue.run())
         task = group.create_task(keeper.keep_queues({}))
+        keeper.kopf_runs.set()
         queue_api.follow(server, keeper.changed)
         await patience.until(lambda: counts() == (1, 0))
         pod = manifests.pod("p", group="g", node="n1")
@@ -75,6 +76,26 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         await asyncio.wait([task])
         calls.cancel()
     assert not runtime.mirror._job_index._listeners
+
+
+async def test_queues_are_left_alone_until_kopf_runs(serve: Serve) -> None:
+    """A cluster may never serve them; nobody asks it for them all the time then, or is warned."""
+    server = Server()
+    given = settings.check(Given(leader_elect=False, only=settings.CONTROLLERS))
+    runtime = runtimes.by(await serve(served_by(server)), given)
+    keeper = Controllers(runtime)
+    async with asyncio.TaskGroup() as group:
+        runtime.informers.start(group)
+        calls = group.create_task(runtime.write_queue.run())
+        task = group.create_task(keeper.keep_queues({}))
+        await runtime.informers.wait_for_lists()
+        await asyncio.sleep(0.1)
+        assert keeper._queues is None
+        keeper.kopf_runs.set()
+        await patience.until(lambda: keeper._queues)
+        task.cancel()
+        await asyncio.wait([task])
+        calls.cancel()
 
 
 async def test_queues_count_pods_of_all_schedulers_that_share_them(
@@ -92,6 +113,7 @@ async def test_queues_count_pods_of_all_schedulers_that_share_them(
         runtime.informers.start(group)
         calls = group.create_task(runtime.write_queue.run())
         task = group.create_task(keeper.keep_queues({}))
+        keeper.kopf_runs.set()
         queue_api.follow(server, keeper.changed)
         await patience.until(lambda: queue_api.status_of(server, "default"))
         conditions = [{"type": "other/FairShare", "status": "True"}]

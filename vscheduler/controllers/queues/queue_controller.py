@@ -321,8 +321,6 @@ class QueueController:
         seconds = self._pace.audit_held_seconds if held else self._pace.audit_seconds
         seconds = seconds if self._index.complete else self._pace.settle_seconds
         self._audit_at = min(self._audit_at, time.monotonic() + seconds)
-        if self._served.goes:  # once the kind comes, Kopf takes a while to list it
-            self._index.complete = False
 
     async def _ensure(self) -> None:
         """Create root and the default queue if missing; existing queues are left alone."""

@@ -105,19 +105,3 @@ async def test_queues_are_kept_without_podgroups_of_volcano() -> None:
         assert server.questions == asked
         server.remove(path)
         await patience.until(lambda: path not in server.objects)
-
-
-async def test_queues_of_a_kind_that_has_come_are_kept_once_their_podgroups_are_known() -> None:
-    """That there was nothing to list before doesn't mean that all is known since."""
-    server = Server()
-    server.offers = {}
-    async with keeping(server, KINDS_PACE, deaf=True) as keeper:
-        await asyncio.sleep(0.2)
-        server.offers |= {"queues": queue_api.VERBS, "podgroups": queue_api.VERBS}
-        queue_api.a_queue(server, "lab")
-        group = queue_api.a_group(server, "job", "lab")
-        await asyncio.sleep(0.2)
-        assert not queue_api.status_of(server, "lab")
-        keeper.indexed.deaf = False
-        keeper.indexed.hear(group, server.objects[group], gone=False)
-        await patience.until(lambda: queue_api.status_of(server, "lab").get("pending") == 1)
