@@ -105,6 +105,8 @@ class ChildProcess:
                 *self._command, stdin=theirs.fileno(), start_new_session=True
             )
         self._process = process
+        if self._ending.is_set():  # while it was being started
+            self.end()
         try:
             self._line = await asyncio.open_connection(sock=ours, limit=ANSWER_BYTES_MAX)
             log.info("controllers.started", pid=process.pid)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,6 +146,23 @@ async def test_a_child_is_ended_in_order(tmp_path: Path) -> None:
         child.end()
         await task
         assert note.read_text() == "ended"
+        await child.run(Failures())
+
+
+async def test_a_child_that_is_just_being_started_is_ended_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who ends it then doesn't have it yet."""
+    child = ChildProcess((sys.executable, "-c", "import time; time.sleep(60)"))
+    start = asyncio.create_subprocess_exec
+
+    async def start_slowly(*command: str, **given: Any) -> asyncio.subprocess.Process:
+        process = await start(*command, **given)
+        child.end()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_slowly)
+    async with asyncio.timeout(10):
         await child.run(Failures())
 
 
