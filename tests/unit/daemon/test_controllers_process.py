@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -22,6 +24,7 @@ from vscheduler.daemon.settings import Given
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate.pod_owners import Owner
 
 
@@ -47,40 +50,9 @@ def served_by(server: Server) -> Handler:
     return answer
 
 
-async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
-    """A group counts as running once one of its pods has a node; nothing else has happened."""
-    server = Server()
-    for name in ("root", "default"):
-        queue_api.a_queue(server, name)
-    path = queue_api.a_group(server, "g", "default", "Running")
-    server.objects[path]["metadata"]["namespace"] = "ns"
-    given = settings.check(Given(leader_elect=False, only=settings.CONTROLLERS))
-    runtime = runtimes.by(await serve(served_by(server)), given)
-    keeper = Controllers(runtime)
-
-    def counts() -> tuple[int, int]:
-        status = queue_api.status_of(server, "default")
-        return status.get("pending", -1), status.get("running", -1)
-
-    async with asyncio.TaskGroup() as group:
-        runtime.informers.start(group)
-        calls = group.create_task(runtime.write_queue.run())
-        task = group.create_task(keeper.keep_queues({}))
-        keeper.kopf_runs.set()
-        queue_api.follow(server, keeper.changed)
-        await patience.until(lambda: counts() == (1, 0))
-        pod = manifests.pod("p", group="g", node="n1")
-        runtime.mirror.apply(events.convert(Kind.POD, pod))
-        await patience.until(lambda: counts() == (0, 1))
-        task.cancel()
-        await asyncio.wait([task])
-        calls.cancel()
-    assert not runtime.mirror._job_index._listeners
-
-
-async def test_queues_are_left_alone_until_kopf_runs(serve: Serve) -> None:
-    """A cluster may never serve them; nobody asks it for them all the time then, or is warned."""
-    server = Server()
+@asynccontextmanager
+async def keeping(serve: Serve, server: Server) -> AsyncIterator[tuple[Controllers, Mirror]]:
+    """Controllers that keep the Queues of a server once Kopf runs, and their Mirror."""
     given = settings.check(Given(leader_elect=False, only=settings.CONTROLLERS))
     runtime = runtimes.by(await serve(served_by(server)), given)
     keeper = Controllers(runtime)
@@ -89,13 +61,40 @@ async def test_queues_are_left_alone_until_kopf_runs(serve: Serve) -> None:
         calls = group.create_task(runtime.write_queue.run())
         task = group.create_task(keeper.keep_queues({}))
         await runtime.informers.wait_for_lists()
+        yield keeper, runtime.mirror
+        task.cancel()
+        await asyncio.wait([task])
+        calls.cancel()
+
+
+async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
+    """A group counts as running once one of its pods has a node; nothing else has happened."""
+    server = Server()
+    for name in ("root", "default"):
+        queue_api.a_queue(server, name)
+    path = queue_api.a_group(server, "g", "default", "Running")
+    server.objects[path]["metadata"]["namespace"] = "ns"
+
+    def counts() -> tuple[int, int]:
+        status = queue_api.status_of(server, "default")
+        return status.get("pending", -1), status.get("running", -1)
+
+    async with keeping(serve, server) as (keeper, mirror):
+        keeper.kopf_runs.set()
+        queue_api.follow(server, keeper.changed)
+        await patience.until(lambda: counts() == (1, 0))
+        mirror.apply(events.convert(Kind.POD, manifests.pod("p", group="g", node="n1")))
+        await patience.until(lambda: counts() == (0, 1))
+    assert not mirror._job_index._listeners
+
+
+async def test_queues_are_left_alone_until_kopf_runs(serve: Serve) -> None:
+    """A cluster may never serve them; nobody asks it for them all the time then, or is warned."""
+    async with keeping(serve, Server()) as (keeper, _):
         await asyncio.sleep(0.1)
         assert keeper._queues is None
         keeper.kopf_runs.set()
         await patience.until(lambda: keeper._queues)
-        task.cancel()
-        await asyncio.wait([task])
-        calls.cancel()
 
 
 async def test_queues_count_pods_of_all_schedulers_that_share_them(
@@ -106,13 +105,7 @@ async def test_queues_count_pods_of_all_schedulers_that_share_them(
     server = Server()
     for name in ("root", "default"):
         queue_api.a_queue(server, name)
-    given = settings.check(Given(leader_elect=False, only=settings.CONTROLLERS))
-    runtime = runtimes.by(await serve(served_by(server)), given)
-    keeper = Controllers(runtime)
-    async with asyncio.TaskGroup() as group:
-        runtime.informers.start(group)
-        calls = group.create_task(runtime.write_queue.run())
-        task = group.create_task(keeper.keep_queues({}))
+    async with keeping(serve, server) as (keeper, mirror):
         keeper.kopf_runs.set()
         queue_api.follow(server, keeper.changed)
         await patience.until(lambda: queue_api.status_of(server, "default"))
@@ -121,11 +114,8 @@ async def test_queues_count_pods_of_all_schedulers_that_share_them(
         await patience.until(lambda: "other" in keeper._counted)
         for name in ("other", "strange"):
             pod = manifests.pod(name, node="n1", scheduler=name)
-            runtime.mirror.apply(events.convert(Kind.POD, pod))
+            mirror.apply(events.convert(Kind.POD, pod))
         await patience.until(lambda: queue_api.status_of(server, "default")["running"] == 1)
-        task.cancel()
-        await asyncio.wait([task])
-        calls.cancel()
 
 
 async def test_heartbeats_of_nodes_are_nothing_to_controllers(
