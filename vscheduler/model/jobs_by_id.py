@@ -19,6 +19,7 @@ BLOCK_MAX = 256
 Block: TypeAlias = Sequence[Job]
 
 of_job = operator.attrgetter("id")
+"""The ID of a job, by which jobs are in order."""
 
 
 class JobsById(Collection[Job]):

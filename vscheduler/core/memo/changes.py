@@ -16,7 +16,7 @@ import msgspec
 from vscheduler.core.config.policy import Policy
 from vscheduler.model.devices import DeviceInventory
 from vscheduler.model.jobs import Job, JobId
-from vscheduler.model.jobs_by_id import JobsById
+from vscheduler.model.jobs_by_id import JobsById, of_job
 from vscheduler.model.nodes import NodeLayout
 from vscheduler.model.queues import Queue
 from vscheduler.model.resources import ResourceSpace, Vector
@@ -24,9 +24,6 @@ from vscheduler.model.snapshot import Snapshot
 from vscheduler.model.storage import Storage
 
 Jobs: TypeAlias = Sequence[Job]
-
-of_job = operator.attrgetter("id")
-"""The ID of a job, by which jobs are in order."""
 
 
 class Part(Enum):

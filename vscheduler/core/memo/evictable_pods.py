@@ -141,7 +141,7 @@ class EvictablePods:
         stays = np.ones(len(self.owner_jobs), dtype=np.bool_)
         stays[gone] = False
         staying = list(itertools.compress(self.owner_jobs, stays.tolist()))
-        at = [bisect.bisect_left(staying, job.id, key=changes.of_job) for job in come]
+        at = [bisect.bisect_left(staying, job.id, key=jobs_by_id.of_job) for job in come]
         order = _merged(np.flatnonzero(stays), at, len(stays))
         # The new places of the jobs that were known, and then of those that have come.
         numbers = np.full(len(stays) + len(come), NOT_KNOWN)

@@ -1,7 +1,6 @@
 """The end of a cycle: the CycleResult with a status for each job."""
 
 import functools
-import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
@@ -33,7 +32,7 @@ from vscheduler.model.decisions import (
     RefusedBind,
 )
 from vscheduler.model.jobs import FINISHED, Job, JobId, Phase, Task, TaskId, TaskStatus
-from vscheduler.model.jobs_by_id import JobsById
+from vscheduler.model.jobs_by_id import JobsById, of_job
 from vscheduler.model.snapshot import NO_MEMOS, Carried, LastNodes
 
 NODES_HELP = frozenset(
@@ -53,8 +52,6 @@ SOON_SECONDS = 0.001
 """When to go on with claims that are half read. The cycle isn't unfinished: all jobs had turns."""
 
 Waits: TypeAlias = Mapping[JobId, ClaimWait]
-
-by_id = operator.attrgetter("id")
 
 UNCONFIRMED = (TaskStatus.ALLOCATED, TaskStatus.BINDING)
 
@@ -151,7 +148,7 @@ def _memos(session: Session, changeable: Sequence[GroupStatus], unchanged: Uncha
     )
     active = list(session.active.values())
     if session.jobs_without_queue:
-        active = sorted((*active, *session.jobs_without_queue), key=by_id)
+        active = sorted((*active, *session.jobs_without_queue), key=of_job)
     return found.with_active(active)
 
 

@@ -15,7 +15,7 @@ NAMES = [f"j{number:02}" for number in range(40)]
 
 def by_id(every: list[Job]) -> dict[JobId, Job]:
     """Return the jobs by ID, in order of IDs."""
-    return {job.id: job for job in sorted(every, key=changes.of_job)}
+    return {job.id: job for job in sorted(every, key=jobs_by_id.of_job)}
 
 
 @pytest.mark.parametrize("seed", range(4))
