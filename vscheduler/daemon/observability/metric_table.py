@@ -64,7 +64,7 @@ TABLE = (
     Metric(
         name="vscheduler_loop_lag_milliseconds",
         kind=MetricType.HISTOGRAM,
-        about="Delay of the event loop during cycles, measured a hundred times a second.",
+        about="Delay of the event loop during cycles in the thread, a hundred times a second.",
     ),
     Metric(
         name="vscheduler_binds_total",
